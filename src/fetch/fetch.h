@@ -79,8 +79,9 @@ rks_status rks_fetcher_start(rks_fetcher *fetcher, rks_request_list *list, rks_f
                              rks_error *err);
 /* Returns true if some samples come from other ranks. */
 bool rks_fetcher_is_remote(const rks_fetcher *fetcher);
-/* With `on`, queues requests. Without, sends the queued ones together, those to one owner in one
- * write. Keep the time between the two short: fetches of other threads wait, too. */
+/* With `on`, queues requests, and wakes no worker. Without, sends the queued ones together, those
+ * to one owner in one write, and wakes workers for what was started meanwhile. Keep the time
+ * between the two short: fetches of other threads wait, too. */
 void rks_fetcher_gather(rks_fetcher *fetcher, bool on);
 /* Returns how often samples came late because a rank had to bring them from home first. */
 uint64_t rks_fetcher_home_waits(const rks_fetcher *fetcher);

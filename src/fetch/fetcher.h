@@ -52,6 +52,7 @@ struct rks_fetcher {
     /* guarded by mutex */
     rks_fetch_request *queue, **queue_end; /* requests that wait for room in inflight_bytes */
     rks_fetch *work, **work_end;
+    size_t unwoken; /* fetches of `work` for which workers are woken when `gathering` ends */
     pthread_cond_t work_comes;
     pthread_cond_t cold_work_comes; /* for the workers above workers_wanted */
     rks_work_fn work_on_next;

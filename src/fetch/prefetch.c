@@ -12,6 +12,11 @@ enum { MOST_BATCHES = 4096 };
 /* If neither limit is set: four batches, or more if they are small. */
 enum { AUTO_BATCHES = 4, AUTO_MOST = 64, AUTO_LIMIT = 512, AUTO_SMALL_EACH = 32 << 10 };
 enum { NEAR_BATCHES = 4, QUIET_BATCHES = 8 }; /* while samples come from home */
+enum {
+    GROUP_FROM = 4,
+    GROUP_EACH = 1 << 20
+}; /* batches of this rank: from how many ahead, and to
+    * which size, they are started in groups */
 enum { WAVE_FROM = 8 }; /* batches ahead above which they are started in waves */
 static const uint64_t AUTO_BYTES = (uint64_t)1 << 30;
 
@@ -162,10 +167,10 @@ rks_status rks_prefetch_start(rks_prefetch *prefetch, bool *wants, rks_error *er
 {
     *wants = false;
     if (!prefetch->open) {
-        if (prefetch->waves && prefetch->count > prefetch->low)
+        if (prefetch->count > prefetch->low)
             return RKS_OK;
         prefetch->open = true;
-        prefetch->gathers = prefetch->waves && !is_near(prefetch);
+        prefetch->gathers = !is_near(prefetch);
         if (prefetch->gathers)
             rks_fetcher_gather(prefetch->options.fetcher, true);
     }
@@ -186,6 +191,16 @@ void rks_prefetch_push(rks_prefetch *prefetch, const rks_prefetch_list *list)
     prefetch->has_next = true;
 }
 
+/* Returns how many batches may be ahead when the next ones are started. */
+static size_t next_low(const rks_prefetch *prefetch)
+{
+    if (prefetch->waves)
+        return prefetch->count > WAVE_FROM ? prefetch->count / 2 : prefetch->count;
+    bool small = !is_near(prefetch) && prefetch->count >= GROUP_FROM && prefetch->seen_weight > 0 &&
+                 estimate(prefetch, &prefetch->ring[prefetch->first].list) <= GROUP_EACH;
+    return small ? prefetch->count / 2 : prefetch->count;
+}
+
 void rks_prefetch_send(rks_prefetch *prefetch)
 {
     if (!prefetch->open)
@@ -193,7 +208,7 @@ void rks_prefetch_send(rks_prefetch *prefetch)
     prefetch->open = false;
     if (prefetch->gathers)
         rks_fetcher_gather(prefetch->options.fetcher, false);
-    prefetch->low = prefetch->count > WAVE_FROM ? prefetch->count / 2 : prefetch->count;
+    prefetch->low = next_low(prefetch);
 }
 
 bool rks_prefetch_drop(rks_prefetch *prefetch)

@@ -13,6 +13,10 @@
  * gathered. After each 8 batches without a wait for home in between it may hold twice as many,
  * until the limits above are all that counts; a wait makes it 4 again.
  *
+ * Small batches of this rank, up to 1 MiB and with at least 4 of them ahead, are started in groups:
+ * when half of those ahead are used up. A worker that is woken then makes several in a row. Woken
+ * for each, it would change places with the user twice a batch where they share a core.
+ *
  * The user fills the ring before and after each rks_prefetch_next:
  *
  *     while (rks_prefetch_start(ring, &wants, err) == RKS_OK && wants && there is another list)
@@ -52,13 +56,14 @@ typedef struct rks_prefetch_options {
 rks_status rks_prefetch_open(const rks_prefetch_options *options, rks_prefetch **prefetch,
                              rks_error *err);
 /* Starts the fetch of the pushed list if there is room for it; on failure the list stays. *wants:
- * the user may push another. If samples come from other ranks, requests are gathered until
- * rks_prefetch_send, and if more than eight batches are ahead, none is started until half of them
- * are used: so the requests to one owner in a wave of batches are sent together. */
+ * the user may push another. Requests to other ranks, and workers to wake, are gathered until
+ * rks_prefetch_send. If samples come from other ranks, and more than eight batches are ahead, none
+ * is started until half of them are used: so the requests to one owner in a wave of batches are
+ * sent together. */
 rks_status rks_prefetch_start(rks_prefetch *prefetch, bool *wants, rks_error *err);
 /* Takes over a list that the ring wants. rks_prefetch_start starts it. */
 void rks_prefetch_push(rks_prefetch *prefetch, const rks_prefetch_list *list);
-/* Sends the requests of what was started. */
+/* Sends the requests of what was started, and wakes workers for the rest of it. */
 void rks_prefetch_send(rks_prefetch *prefetch);
 /* Frees the pushed list, which could not be started. Returns false if there is none. */
 bool rks_prefetch_drop(rks_prefetch *prefetch);

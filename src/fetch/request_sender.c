@@ -8,6 +8,7 @@
 #include "fetch/coalesce.h"
 #include "fetch/reply.h"
 #include "fetch/request_queue.h"
+#include "fetch/workers.h"
 #include "fetch/retry.h"
 
 /* ---- the engine's calls: engine thread ------------------------------------------------------- */
@@ -90,10 +91,22 @@ void rks_fetch_send_queued(rks_fetcher *fetcher)
     rks_fetch_send(rks_fetch_pop_queued(fetcher));
 }
 
+/* Sends what was queued meanwhile, unless others still gather, and wakes workers for what they have
+ * to do. */
+static void end_gathering(rks_fetcher *fetcher)
+{
+    atomic_fetch_sub(&fetcher->gathering, 1);
+    pthread_mutex_lock(&fetcher->mutex);
+    rks_fetch_request *list = rks_fetch_next_to_send(fetcher);
+    rks_fetcher_wake_gathered(fetcher);
+    pthread_mutex_unlock(&fetcher->mutex);
+    rks_fetch_send(list);
+}
+
 void rks_fetcher_gather(rks_fetcher *fetcher, bool on)
 {
     if (on)
         atomic_fetch_add(&fetcher->gathering, 1);
-    else if (atomic_fetch_sub(&fetcher->gathering, 1) == 1)
-        rks_fetch_send_queued(fetcher);
+    else
+        end_gathering(fetcher);
 }

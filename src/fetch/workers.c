@@ -31,7 +31,7 @@ static void *cold_worker_main(void *user)
     return NULL;
 }
 
-void rks_fetcher_wake_workers(rks_fetcher *fetcher)
+static void wake_now(rks_fetcher *fetcher)
 {
     pthread_cond_signal(&fetcher->work_comes);
     if (!rks_disk_reader_is_cold(&fetcher->disk) || !atomic_load(&fetcher->started) ||
@@ -42,6 +42,20 @@ void rks_fetcher_wake_workers(rks_fetcher *fetcher)
                                    fetcher) == 0)
         fetcher->worker_count++;
     pthread_cond_signal(&fetcher->cold_work_comes);
+}
+
+void rks_fetcher_wake_workers(rks_fetcher *fetcher)
+{
+    if (atomic_load(&fetcher->gathering) != 0)
+        fetcher->unwoken++;
+    else
+        wake_now(fetcher);
+}
+
+void rks_fetcher_wake_gathered(rks_fetcher *fetcher)
+{
+    for (; fetcher->unwoken > 0; fetcher->unwoken--)
+        wake_now(fetcher);
 }
 
 /* Returns how many workers to start. The waiting thread works, too: with as many workers as cores

@@ -176,7 +176,8 @@ typedef struct rks_reply_sink {
  * for a wrong peer or service or a body above max_request. */
 rks_status rks_engine_call(rks_engine *engine, rks_call *call, rks_error *err);
 /* Sends `first` and the calls linked after it by `next`. Requests to the same peer leave in one
- * write. On failure the caller keeps all of them. */
+ * write, and replies that are ready together come back in one: many small ones cost a frame each,
+ * and no system call each. On failure the caller keeps all of them. */
 rks_status rks_engine_call_all(rks_engine *engine, rks_call *first, rks_error *err);
 
 /* A request before it is sent. */

@@ -4,8 +4,8 @@
 
 Each package and the plain loop is a process that stays alive. Samples are tokens (lognormal, median 300), batches are sorted and of 64
 samples, `Pad()` makes them tensors. A round lets each process run one epoch, one after the other, in changing order. Printed: tokens a
-second of the wall clock and of processor time, the medians of each round's ratio to the plain loop and to the last package, and the time
-of Python and C a batch.
+second of the wall clock and of processor time, the medians of each round's ratio to the plain loop and to the last package, the time
+of Python and C a batch, and how often the system changed threads (voluntary and not) a batch.
 
 Modes: idle; one: all threads of a process on one core; busy: a process that computes without end runs beside them.
 
@@ -38,6 +38,11 @@ def make_tokens(samples):
 def cpu_seconds():
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def switches():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_nvcsw, used.ru_nivcsw
 
 
 def plain_epochs(directory, samples):
@@ -99,9 +104,11 @@ def serve(kind, directory, samples):
         os.sched_setaffinity(0, json.loads(line))
         for thread in os.listdir("/proc/self/task"):
             os.sched_setaffinity(int(thread), json.loads(line))
-        begin, used = time.perf_counter(), cpu_seconds()
+        begin, used, before = time.perf_counter(), cpu_seconds(), switches()
         seen, batches = epoch(number)
-        print(json.dumps({"wall": time.perf_counter() - begin, "cpu": cpu_seconds() - used, "batches": batches, "seen": seen}), flush=True)
+        took = {"wall": time.perf_counter() - begin, "cpu": cpu_seconds() - used}
+        voluntary, forced = (now - then for now, then in zip(switches(), before))
+        print(json.dumps({**took, "batches": batches, "seen": seen, "voluntary": voluntary, "forced": forced}), flush=True)
 
 
 def start(kind, site, options):
@@ -151,10 +158,13 @@ def report(mode, names, found, tokens, as_json):
             for other, others in (("plain", found[0]), ("last", found[-1])):
                 row[f"{clock}_to_{other}"] = statistics.median(theirs[clock] / one[clock] for one, theirs in zip(epochs, others))
         row["cpu_us_a_batch"] = statistics.median(one["cpu"] / one["batches"] for one in epochs) * 1e6
+        for kind in ("voluntary", "forced"):
+            row[f"{kind}_switches_a_batch"] = statistics.median(one[kind] / one["batches"] for one in epochs)
         rows.append(row)
         if not as_json:
             print(f"{mode:5} {name:40} {row['tokens_per_wall_s'] / 1e6:7.1f} M tokens/s, "
-                  f"{row['tokens_per_cpu_s'] / 1e6:7.1f} a CPU second, {row['cpu_us_a_batch']:6.1f} us CPU a batch; "
+                  f"{row['tokens_per_cpu_s'] / 1e6:7.1f} a CPU second, {row['cpu_us_a_batch']:6.1f} us CPU and "
+                  f"{row['voluntary_switches_a_batch']:.2f} + {row['forced_switches_a_batch']:.2f} switches a batch; "
                   f"of plain: wall {row['wall_to_plain']:5.2f} CPU {row['cpu_to_plain']:5.2f}; "
                   f"of last: wall {row['wall_to_last']:5.3f} CPU {row['cpu_to_last']:5.3f}", flush=True)
     return rows

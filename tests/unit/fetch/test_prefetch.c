@@ -60,8 +60,7 @@ rks_status __wrap_rks_fetcher_start(rks_fetcher *fetcher, rks_request_list *list
     source *s = &the_source;
     if (s->fail_start != SIZE_MAX && list->wanted[0].id == s->ids[s->fail_start][0])
         return rks_fail(problem, RKS_ERR_STATE, 0, "cannot start");
-    assert_true(!s->gathering || s->remote);
-    assert_true(s->gathering == s->remote || s->near);
+    assert_true(s->gathering || s->near);
     s->started++;
     if (s->started - s->delivered > s->most_ahead)
         s->most_ahead = s->started - s->delivered;
@@ -243,12 +242,75 @@ static size_t read_some(rks_prefetch *prefetch, size_t count, bool waits)
     return s->most_ahead;
 }
 
+static void small_batches_of_this_rank_start_in_groups(void **state)
+{
+    (void)state;
+    static const uint32_t ahead[] = {8, 4, 3};
+    static const size_t groups[] = {1 + (LISTS - 8) / 4, 1 + (LISTS - 4) / 2, 1 + LISTS - 3};
+    for (size_t i = 0; i < 3; i++) {
+        rks_prefetch *prefetch = NULL;
+        rks_prefetch_options options = begin(ahead[i], 1 << 30);
+        options.known_bytes = options.known_weight =
+            1000; /* else the first group is of one batch */
+        assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+        read_rest(prefetch, 0);
+        assert_int_equal(the_source.waves, groups[i]);
+        rks_prefetch_close(prefetch);
+        rks_fetcher_close(the_source.fetcher);
+    }
+}
+
+static void large_batches_of_this_rank_start_one_by_one(void **state)
+{
+    (void)state;
+    rks_prefetch *prefetch = NULL;
+    rks_prefetch_options options = begin(8, 1ull << 40);
+    options.known_weight = 1000;
+    options.known_bytes = options.known_weight << 30;
+    assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+    read_rest(prefetch, 0);
+    assert_int_equal(the_source.waves, 1 + LISTS - 8);
+    rks_prefetch_close(prefetch);
+    rks_fetcher_close(the_source.fetcher);
+}
+
+static void *gather_often(void *user)
+{
+    rks_fetcher *fetcher = user;
+    rks_error problem;
+    for (int i = 0; i < 30000; i++) {
+        rks_request_list *list = NULL;
+        rks_fetch *fetch = NULL;
+        rks_batch *batch = NULL;
+        assert_ok(rks_request_list_create(fetcher, 1, &list, &problem), &problem);
+        list->wanted[0] = world_wanted(5);
+        __real_rks_fetcher_gather(fetcher, true);
+        assert_ok(__real_rks_fetcher_start(fetcher, list, &fetch, &problem), &problem);
+        __real_rks_fetcher_gather(fetcher, false);
+        assert_ok(rks_fetch_wait(fetch, &batch, &problem), &problem);
+        rks_batch_free(batch);
+    }
+    return NULL;
+}
+
+static void rings_of_several_threads_share_a_fetcher(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    (void)begin(1, 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, gather_often, the_source.fetcher), 0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    rks_fetcher_close(the_source.fetcher);
+}
+
 static void while_samples_come_from_home_few_are_ahead(void **state)
 {
     (void)state;
     rks_prefetch *prefetch = NULL;
     rks_prefetch_options options = begin(20, 1 << 30);
-    options.near = true;
+    options.near = the_source.near = true;
     assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
     assert_in_range(read_some(prefetch, 8, true), 4, 5);
     assert_in_range(read_some(prefetch, 8, false), 8, 9); /* twice as many, after the last */
@@ -271,7 +333,7 @@ static void without_waits_for_home_it_reads_as_far_ahead_as_ever(void **state)
         assert_in_range(read_some(prefetch, 7, false), 4, 5);
         assert_int_equal(the_source.waves, 0); /* each batch is asked for at once */
         assert_in_range(read_some(prefetch, 17, false), 12, 13);
-        assert_int_equal(the_source.waves != 0, remote);
+        assert_true(the_source.waves != 0);
         rks_prefetch_close(prefetch);
         rks_fetcher_close(the_source.fetcher);
     }
@@ -440,6 +502,9 @@ int main(void)
         cmocka_unit_test(batches_come_in_order_and_end),
         cmocka_unit_test(without_a_number_bytes_alone_bound_it),
         cmocka_unit_test(what_comes_from_other_ranks_is_asked_for_in_waves),
+        cmocka_unit_test(small_batches_of_this_rank_start_in_groups),
+        cmocka_unit_test(large_batches_of_this_rank_start_one_by_one),
+        cmocka_unit_test(rings_of_several_threads_share_a_fetcher),
         cmocka_unit_test(while_samples_come_from_home_few_are_ahead),
         cmocka_unit_test(without_waits_for_home_it_reads_as_far_ahead_as_ever),
         cmocka_unit_test(bytes_bound_how_far_ahead),
