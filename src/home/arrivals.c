@@ -310,7 +310,10 @@ static void work(rks_arrivals *set, const rks_arrival_job *next, uint8_t *room)
     if (next->record != NULL)
         end_record(set, next->record, brought, &err);
     end_needs_of(set, next, &err);
-    pthread_cond_broadcast(&set->work);
+    if (next->stage == TO_OPEN)
+        pthread_cond_broadcast(&set->work);
+    else /* this thread goes on; all of them would find nothing but the mutex */
+        pthread_cond_signal(&set->work);
     pthread_cond_broadcast(&set->progress);
 }
 
