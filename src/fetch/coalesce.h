@@ -7,7 +7,7 @@
  * are rows, which only this layer knows. The owner checks one list of them, finds their places
  * together, so that its cache misses overlap, asks once whether pages were missing, and makes one
  * table. Requests with frames of their own in the same writes cost 1.25 times the processor time of
- * a whole epoch (8 ranks on one machine, batches of 8, records of 0.5 KB, no sharing): about half
+ * a whole epoch (8 ranks on one machine, batches of 8, records of 0.5 KB, no sharing): a good third
  * of the difference are those steps of the owner, and no framing can save them. */
 #ifndef RKS_FETCH_COALESCE_H
 #define RKS_FETCH_COALESCE_H
