@@ -97,7 +97,9 @@ def a_tree_with_changes_is_refused():
     with Clone() as clone:
         with open(os.path.join(clone.top, "left.txt"), "w", encoding="utf-8"):
             pass
-        clone.refuses("tree", r"1 files differ from the commit \(left.txt.*commit or remove")
+        clone.refuses("tree", r"1 file differs from the commit \(left.txt\); commit or remove")
+        change(clone.top, "README.md", "Rankstore", "Rankstores")
+        clone.refuses("tree", r"2 files differ from the commit \(README.md, ...\); commit or remove")
 
 
 def versions_that_differ_are_refused():
