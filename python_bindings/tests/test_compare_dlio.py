@@ -71,7 +71,7 @@ def test_what_is_dropped_from_memory_is_read_again(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["dlio", "dlio-cold"])
+@pytest.mark.parametrize("name", ["dlio", "dlio-cold", "dlio-store"])
 def test_the_page_is_what_the_recorded_figures_give(name: str, tmp_path: Path) -> None:
     recorded = ROOT / "docs/measurements" / f"{name}.json"
     script = ("import sys, json, pathlib; sys.path.insert(0, sys.argv[1])\n"
