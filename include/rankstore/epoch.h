@@ -22,10 +22,10 @@ extern "C" {
  * that rank dies, all ranks of its node get RKS_ERR_PEER with its number. rks_plan_free ends the
  * work in the background.
  *
- * Ranks share no epoch, and each makes the same bits for itself, if the plan has a mix or fewer
- * than 2^16 samples, if the store was opened with no_share, while the other ranks of the node use
- * two other epochs, or if shared memory has no room (a line on stderr says so). Shared memory is a
- * memfd: the size of /dev/shm does not matter. */
+ * Each rank makes the same bits for itself, and shares no epoch, if the plan has a mix or fewer
+ * than 2^16 samples, or if the store was opened with no_share. So does a rank while the others of
+ * its node use two other epochs. If shared memory has no room, each does, and a line on stderr says
+ * so. Shared memory is a memfd: the size of /dev/shm does not matter. */
 RKS_API rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
                                  rks_error *err);
 

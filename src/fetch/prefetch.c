@@ -12,11 +12,9 @@ enum { MOST_BATCHES = 4096 };
 /* If neither limit is set: four batches, or more if they are small. */
 enum { AUTO_BATCHES = 4, AUTO_MOST = 64, AUTO_LIMIT = 512, AUTO_SMALL_EACH = 32 << 10 };
 enum { NEAR_BATCHES = 4, QUIET_BATCHES = 8 }; /* while samples come from home */
-enum {
-    GROUP_FROM = 4,
-    GROUP_EACH = 1 << 20
-}; /* batches of this rank: from how many ahead, and to
-    * which size, they are started in groups */
+/* Batches of this rank are started in groups from so many ahead on, and up to so many bytes each.
+ */
+enum { GROUP_FROM = 4, GROUP_EACH = 1 << 20 };
 enum { WAVE_FROM = 8 }; /* batches ahead above which they are started in waves */
 static const uint64_t AUTO_BYTES = (uint64_t)1 << 30;
 
