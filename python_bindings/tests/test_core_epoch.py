@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -284,6 +285,13 @@ def over_ranks(group: _core.Group, source: str) -> None:
         store.close()
 
 
+def stop(pid: int) -> None:
+    """Returns when all its threads stand: until then one of them may still answer."""
+    os.kill(pid, signal.SIGSTOP)
+    while not all(Path(task, "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in Path(f"/proc/{pid}/task").iterdir()):
+        time.sleep(0.001)
+
+
 def interrupted(group: _core.Group, source: str) -> None:
     """Rank 0 stands still while rank 1 waits for its samples, and is interrupted."""
     out = source + "/stopped"
@@ -296,7 +304,7 @@ def interrupted(group: _core.Group, source: str) -> None:
         assert len(theirs) > 10
         assert all(set(theirs) & set(plan.batch(0, step, 1)) for step in range(plan.steps()))
         epoch = _core.Epoch(store, plan)
-        os.kill(pids[0], signal.SIGSTOP)
+        stop(pids[0])
         try:
             assert interrupt(lambda: store.fetch(theirs)) == "KeyboardInterrupt"
             steps = []

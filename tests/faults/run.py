@@ -280,6 +280,7 @@ def stopped_in_a_build(source, name, sign="build.lock", **popen):
                                    stdout=subprocess.DEVNULL, **popen)
         wait_for(lambda: process.poll() is not None or has_bytes(path(f"{name}/{sign}")))
         process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # until then its threads may go on
         if os.path.exists(lock) and not os.path.exists(made):
             return process
         process.send_signal(signal.SIGCONT)

@@ -320,6 +320,15 @@ static void a_name_does_not_outlive_its_process_in_forked_children(void **state)
     rks_worker_link_close(late);
 }
 
+/* Returns when all its threads stand: until then one of them may still answer. */
+static void stop(pid_t child)
+{
+    int status = 0;
+    assert_int_equal(kill(child, SIGSTOP), 0);
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+}
+
 /* The service of a child process that is stopped once it has answered, and then goes on. */
 static void a_stopped_service_is_silent(void **state)
 {
@@ -346,7 +355,7 @@ static void a_stopped_service_is_silent(void **state)
     assert_ok(rks_worker_link_open(text, token, 2000, &link, &err), &err);
     assert_ok(rks_worker_link_open(text, token, 2000, &late, &err), &err);
     assert_ok(ask(link, 10, 0, &err), &err);
-    kill(child, SIGSTOP);
+    stop(child);
     assert_fails(RKS_ERR_TIMEOUT, ask(link, 10, 0, &err));
     assert_contains(err.text, "was silent for 2 s");
     assert_fails(RKS_ERR_TIMEOUT, ask(late, 10, 0, &err));
