@@ -40,11 +40,18 @@ RKS_API rks_status rks_store_placement_json(rks_store *store, char **json, rks_e
 
 /* ---- generations ----------------------------------------------------------------------------- */
 
+/* A file that goes: its path or URL, and its bytes. Called on the caller's thread, before it is
+ * removed, on the rank that removes it. */
+typedef void (*rks_pruned_fn)(void *user, const char *file, uint64_t bytes);
+
 typedef struct rks_prune_options {
     size_t struct_size;
-    uint64_t keep; /* generations that stay, the newest ones; 0: all */
-    bool dry_run;  /* count only */
-    bool no_lock;  /* as rks_build_options.no_lock */
+    uint64_t keep;      /* generations that stay, the newest ones; 0: all */
+    bool dry_run;       /* names and counts only */
+    bool no_lock;       /* as rks_build_options.no_lock; a URL has no lock */
+    rks_pruned_fn each; /* NULL: none */
+    void *user;
+    const char *storage_options; /* of a URL, as in rks_store_options */
 } rks_prune_options;
 
 typedef struct rks_prune_report {
@@ -59,7 +66,12 @@ typedef struct rks_prune_report {
  * generation names. The newest generation always stays. If it is killed, each generation is whole
  * or forgotten; call it again to finish. RKS_ERR_STATE if a build runs there, or if somebody
  * publishes to it; RKS_ERR_NOT_FOUND if there is no dataset (an unfinished build keeps its parts).
- * `options` and `report` may be NULL. */
+ * `options` and `report` may be NULL.
+ *
+ * `directory` may be the URL of a home, the same on all ranks; rank 0 prunes it. RKS_ERR_IO: the
+ * credential may not list, write or remove files there; nothing was removed then.
+ * RKS_ERR_TIMEOUT: the store is away. Jobs that still bring shards of a forgotten generation end
+ * with an error; what has come to their local directories stays. */
 RKS_API rks_status rks_prune(rks_group *group, const char *directory,
                              const rks_prune_options *options, rks_prune_report *report,
                              rks_error *err);

@@ -466,8 +466,8 @@ def stage(group: Group, home: str | None, local: str, *, copies: int = 0, everyw
     """COLLECTIVE. rks_stage: return {dataset, generation, shards, bytes, places, wanted_bytes, here_bytes, home_bytes}."""
 
 def prune(group: Group, directory: str, *, keep: int | None = None, dry_run: bool = False,
-          no_lock: bool = False) -> dict[str, Any]:
-    """COLLECTIVE. rks_prune: return {generations, files, bytes}."""
+          no_lock: bool = False, storage_options: str | None = None) -> dict[str, Any]:
+    """COLLECTIVE. rks_prune: return {generations, files, bytes, names}."""
 
 def prune_local(group: Group, local: str, *, dry_run: bool = False, storage_options: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_prune_local: return {datasets, shards, arrivals, files, bytes}."""

@@ -2,6 +2,9 @@
  *
  * upkeep.c: operations on whole datasets: merge, publish, stage, prune, export, diff. All are
  * collective. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "build.h"
 #include "handles.h"
 
@@ -157,23 +160,61 @@ static PyObject *stage(PyObject *self, PyObject *arguments, PyObject *keywords)
     return run_stage(group, home, local, &options);
 }
 
+/* The names of files that a prune removes on this rank, each with a NUL at its end. */
+typedef struct core_pruned {
+    char *names;
+    size_t size;
+    bool lacks_memory;
+} core_pruned;
+
+static void note_pruned(void *user, const char *file, uint64_t bytes)
+{
+    core_pruned *pruned = user;
+    const size_t size = strlen(file) + 1;
+    char *grown = pruned->lacks_memory ? NULL : realloc(pruned->names, pruned->size + size);
+    (void)bytes;
+    pruned->lacks_memory = grown == NULL;
+    if (grown == NULL)
+        return;
+    memcpy(grown + pruned->size, file, size);
+    pruned->names = grown;
+    pruned->size += size;
+}
+
+static PyObject *pruned_names(const core_pruned *pruned)
+{
+    PyObject *files = pruned->lacks_memory ? PyErr_NoMemory() : PyList_New(0);
+    for (size_t at = 0; files != NULL && at < pruned->size; at += strlen(pruned->names + at) + 1) {
+        PyObject *name = PyUnicode_DecodeFSDefault(pruned->names + at);
+        if (name == NULL || PyList_Append(files, name) != 0)
+            Py_CLEAR(files);
+        Py_XDECREF(name);
+    }
+    return files;
+}
+
 static PyObject *prune(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     (void)self;
-    static char *names[] = {"group", "directory", "keep", "dry_run", "no_lock", NULL};
+    static char *names[] = {"group",   "directory",       "keep", "dry_run",
+                            "no_lock", "storage_options", NULL};
     PyObject *group_object, *keep = NULL;
-    const char *directory;
+    const char *directory, *storage_options = NULL;
     int dry_run = 0, no_lock = 0;
+    core_pruned pruned = {0};
     rks_prune_options options = {.struct_size = sizeof(options)};
     rks_prune_report report = {.struct_size = sizeof(report)};
     rks_error err = {0};
     rks_status status;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|$Opp:prune", names, &group_object,
-                                     &directory, &keep, &dry_run, &no_lock) ||
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|$Oppz:prune", names, &group_object,
+                                     &directory, &keep, &dry_run, &no_lock, &storage_options) ||
         !core_number(keep, "keep", 1, UINT64_MAX, &options.keep))
         return NULL;
     options.dry_run = dry_run != 0;
     options.no_lock = no_lock != 0;
+    options.storage_options = storage_options;
+    options.each = note_pruned;
+    options.user = &pruned;
     rks_group *group = core_group_enter(group_object);
     if (group == NULL)
         return NULL;
@@ -181,11 +222,13 @@ static PyObject *prune(PyObject *self, PyObject *arguments, PyObject *keywords)
     status = rks_prune(group, directory, &options, &report, &err);
     Py_END_ALLOW_THREADS
     core_group_leave(group_object);
-    if (!core_succeeded(status, &err))
+    PyObject *files = core_succeeded(status, &err) ? pruned_names(&pruned) : NULL;
+    free(pruned.names);
+    if (files == NULL)
         return NULL;
-    return Py_BuildValue("{s:K,s:K,s:K}", "generations", (unsigned long long)report.generations,
+    return Py_BuildValue("{s:K,s:K,s:K,s:N}", "generations", (unsigned long long)report.generations,
                          "files", (unsigned long long)report.files, "bytes",
-                         (unsigned long long)report.bytes);
+                         (unsigned long long)report.bytes, "names", files);
 }
 
 static PyObject *prune_local(PyObject *self, PyObject *arguments, PyObject *keywords)

@@ -17,6 +17,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ports import free_port  # noqa: E402
+from stored_tokens import behind_faults, bucket, store_server, stored_home, tokens  # noqa: E402, F401 fixtures of the tests of stores
 from warm import Rank, Warm  # noqa: E402
 
 LIMIT_S = 1200

@@ -154,6 +154,8 @@ rks_digest rks_dataset_build_of(const rks_dataset *dataset, size_t shard);
 
 /* Generations: dataset.json is the newest one, dataset.N.json an older one. */
 
+/* Parses "dataset.N.json", N from 1, without leading zeros. Returns false for other names. */
+bool rks_dataset_is_generation_name(const char *name, uint64_t *generation);
 /* Returns the dataset's generation, from 1. */
 uint64_t rks_dataset_number(const rks_dataset *dataset);
 /* Loads a generation; 0: the newest. RKS_ERR_NOT_FOUND names those that exist. */

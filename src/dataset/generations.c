@@ -70,8 +70,7 @@ rks_status rks_dataset_summarize(const char *directory, uint64_t generation,
     return status;
 }
 
-/* Parses "dataset.N.json", N from 1, without leading zeros. */
-static bool parse_name(const char *name, uint64_t *generation)
+bool rks_dataset_is_generation_name(const char *name, uint64_t *generation)
 {
     char again[64];
     unsigned long long number = 0;
@@ -100,7 +99,7 @@ rks_status rks_dataset_generations(const char *directory, uint64_t **generations
                             ? RKS_OK
                             : rks_fail_errno(err, errno, "%s: reading the directory", directory);
     for (struct dirent *entry; status == RKS_OK && stream != NULL && (entry = readdir(stream));) {
-        if (!parse_name(entry->d_name, &number))
+        if (!rks_dataset_is_generation_name(entry->d_name, &number))
             continue;
         uint64_t *grown = rks_realloc(found, used + 2, sizeof(*found), err);
         if (grown == NULL) {

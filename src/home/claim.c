@@ -126,6 +126,18 @@ static rks_status meet(rks_home *home, const rks_claim *own, rks_held_claim *cla
     return status == RKS_ERR_STATE ? RKS_OK : status; /* somebody else was faster */
 }
 
+rks_status rks_claim_check(rks_home *home, const rks_held_claim *claim, rks_error *err)
+{
+    char version[RKS_HOME_VERSION] = "";
+    uint64_t size;
+    rks_status status = rks_home_size(home, RKS_HOME_CLAIM, &size, version, err);
+    if (status == RKS_ERR_NOT_FOUND || (status == RKS_OK && strcmp(version, claim->version) != 0))
+        return rks_fail(err, RKS_ERR_STATE, EEXIST,
+                        "%s: another process has taken over what this one began; call it again",
+                        home->name);
+    return status;
+}
+
 void rks_claim_end(rks_home *home, rks_held_claim *claim)
 {
     rks_error ignored;

@@ -51,6 +51,8 @@ typedef struct rks_held_claim {
 /* Takes the claim RKS_HOME_CLAIM; may wait for a twin. RKS_ERR_STATE as above. */
 rks_status rks_claim_take(rks_home *home, rks_digest contents, rks_held_claim *claim,
                           rks_error *err);
+/* Looks whether the claim is still this process's. RKS_ERR_STATE: another one has taken it over. */
+rks_status rks_claim_check(rks_home *home, const rks_held_claim *claim, rks_error *err);
 /* Removes the claim if it is held. A failure leaves it for the next publisher to find. Asks for no
  * interrupt. */
 void rks_claim_end(rks_home *home, rks_held_claim *claim);

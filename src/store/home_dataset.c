@@ -58,13 +58,12 @@ rks_status rks_home_dataset_read(rks_home *home, rks_home_dataset *read, rks_err
     return status;
 }
 
-/* Reads dataset.N.json in place of what was read. */
-static rks_status read_older(rks_home *home, uint64_t generation, rks_home_dataset *read,
-                             rks_error *err)
+rks_status rks_home_dataset_read_generation(rks_home *home, uint64_t generation,
+                                            rks_home_dataset *read, rks_error *err)
 {
     char name[64];
     snprintf(name, sizeof(name), "dataset.%" PRIu64 ".json", generation);
-    rks_home_dataset_free(read);
+    *read = (rks_home_dataset){0};
     rks_status status = read_once(home, name, read, err);
     if (status == RKS_ERR_NOT_FOUND)
         return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
@@ -73,6 +72,8 @@ static rks_status read_older(rks_home *home, uint64_t generation, rks_home_datas
     if (status == RKS_OK && rks_dataset_number(read->dataset) != generation)
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s/%s: holds generation %" PRIu64, home->name,
                           name, rks_dataset_number(read->dataset));
+    if (status != RKS_OK)
+        rks_home_dataset_free(read);
     return status;
 }
 
@@ -106,8 +107,10 @@ rks_status rks_home_dataset_load_from(rks_home *home, uint64_t generation, rks_d
         status = rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here (%.300s)", home->name,
                           why.text);
     }
-    if (status == RKS_OK && generation > 0 && rks_dataset_number(read.dataset) != generation)
-        status = read_older(home, generation, &read, err);
+    if (status == RKS_OK && generation > 0 && rks_dataset_number(read.dataset) != generation) {
+        rks_home_dataset_free(&read);
+        status = rks_home_dataset_read_generation(home, generation, &read, err);
+    }
     if (status == RKS_OK)
         status = read_excluded(home, read.dataset, err);
     if (status == RKS_OK) {

@@ -17,6 +17,9 @@ typedef struct rks_home_dataset {
 
 /* Waits for the home. RKS_ERR_NOT_FOUND: there is no dataset. */
 rks_status rks_home_dataset_read(rks_home *home, rks_home_dataset *read, rks_error *err);
+/* The same of dataset.N.json. RKS_ERR_NOT_FOUND: that generation is not there. */
+rks_status rks_home_dataset_read_generation(rks_home *home, uint64_t generation,
+                                            rks_home_dataset *read, rks_error *err);
 /* The same for a generation (0: the newest), with the runs of excluded samples. The caller owns
  * *dataset. */
 rks_status rks_home_dataset_load_from(rks_home *home, uint64_t generation, rks_dataset **dataset,

@@ -40,10 +40,18 @@ static int run_prune_local(rks_group *group, const args *a)
     return CLI_GOOD;
 }
 
+static void print_file(void *user, const char *file, uint64_t bytes)
+{
+    (void)user;
+    printf("%s  %s\n", cli_shown(file), cli_bytes(bytes));
+}
+
 static int run_prune(rks_group *group, void *user)
 {
     args *a = user;
     rks_error err = {0};
+    if (a->options.dry_run && !a->json)
+        a->options.each = print_file;
     if (a->local)
         return run_prune_local(group, a);
     rks_prune_report report = {.struct_size = sizeof(report)};
@@ -81,7 +89,7 @@ static const cli_option options[] = {
     {"--keep", "N", CLI_U64, offsetof(args, options.keep),
      .help = "forget all but the newest N generations", .normal = "keep all", .least = 1},
     {"--dry-run", NULL, CLI_FLAG, offsetof(args, options.dry_run),
-     .help = "only print what would be removed"},
+     .help = "only print what would be removed: each file (not with --json), and sums"},
     {"--local", NULL, CLI_FLAG, offsetof(args, local),
      .help = "DIR is a local directory: remove shards that their home has, too"},
     CLI_NO_LOCK(args, options.no_lock, "prune"),
@@ -91,11 +99,14 @@ static const cli_option options[] = {
 
 const cli_command cli_prune = {
     .name = "prune",
-    .arguments = "DIR",
+    .arguments = "DIR|URL",
     .summary = "Remove leftover files of a dataset, and old generations",
-    .examples = {"rankstore prune store --dry-run", "rankstore prune store --keep 2"},
+    .examples = {"rankstore prune store --dry-run", "rankstore prune s3://bucket/tokens --keep 2"},
     .text = "Leftover files are shards of failed or abandoned builds, and temporary files of "
-            "killed processes. Readers that have the dataset open are not disturbed. With --local, "
+            "killed processes. Readers that have the dataset open are not disturbed. In a home, "
+            "which may be "
+            "a URL, it does not run while somebody publishes; jobs that still bring shards of a "
+            "forgotten generation end with an error. With --local, "
             "DIR is a "
             "directory that stage and open (--local) have filled, or one dataset's folder in it: "
             "its shards are removed if nobody has them open, and home, asked now, has each with "

@@ -75,14 +75,15 @@ class StageReport:
 
 @dataclass(frozen=True)
 class PruneReport:
-    """What `prune` removed from the directories of all ranks.
+    """What `prune` removed from the directories of all ranks, or from a home.
 
-    Attributes: generations, files, bytes (of those files).
+    Attributes: generations, files, bytes (of those files), names (of those files that this rank removed; of a home by URL, rank 0 does).
     """
 
     generations: int
     files: int
     bytes: int
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -243,23 +244,26 @@ def make_copies(directory: Path, copies: int, *, group: Group, progress: Bar = N
 
 
 def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, group: Group | None = None,
-          no_lock: bool = False) -> PruneReport:
+          no_lock: bool = False, storage_options: Mapping[str, Any] | None = None) -> PruneReport:
     """Remove files that no generation of a dataset names (collective: call it on every rank).
 
     These are unfinished parts and leftovers of killed processes. If it is killed itself, each generation is whole or gone.
 
-    directory: path. The dataset's directory.
+    directory: path, or the URL of a home. The dataset's directory.
     keep: int, at least 1. Also remove all but the newest `keep` generations, with the shards that only they have. Default: keep all.
-    dry_run: bool. Only count. Default: False.
+    dry_run: bool. Only name and count. Default: False.
     group: Group. The ranks that prune. Default: `current()`.
     no_lock: bool. As for `build`. Default: False.
+    storage_options: dict. As for `open`, if the directory is a URL. Default: what the environment and the machine give.
 
     Returns a PruneReport.
-    Raises StateError if a build runs there or somebody publishes to it, NotFoundError if there is no dataset.
+    Raises StateError if a build runs there or somebody publishes to it, NotFoundError if there is no dataset. By URL: IOFailedError if the
+    credential may not list, write and remove files there (then nothing was removed), TimeoutError if the store is away.
     """
     chosen = group if group is not None else current()
-    return PruneReport(**_core.prune(chosen.core, os.fspath(directory), keep=keep, dry_run=dry_run,
-                                     no_lock=no_lock))
+    made = _core.prune(chosen.core, os.fspath(directory), keep=keep, dry_run=dry_run, no_lock=no_lock,
+                       storage_options=for_store(os.fspath(directory), storage_options))
+    return PruneReport(**{**made, "names": tuple(made["names"])})
 
 
 def prune_local(local: Path, *, dry_run: bool = False, group: Group | None = None,

@@ -99,11 +99,14 @@ class ObjectStore:
             came += len(chunk)
         return came, self._version(found.meta), size
 
+    def _must_write(self) -> None:
+        if self.web:
+            raise Failure("denied", "homes by http are read-only; name the store itself (s3://, gs://, az://)")
+
     async def put(self, name: str, size: int, rule: str, version: str,
                   parts: AsyncIterator[bytes]) -> tuple[str, int]:
         """Write a file if the rule holds. Return version and size."""
-        if self.web:
-            raise Failure("denied", "homes by http are read-only; publish to the store itself (s3://, gs://, az://)")
+        self._must_write()
         if size <= ONE_PUT:
             whole = b"".join([part async for part in parts])
             mode: Any = "create"
@@ -143,6 +146,7 @@ class ObjectStore:
 
     async def remove(self, name: str, version: str) -> None:
         """Remove a file of that version, or of any ("")."""
+        self._must_write()
         if version:
             try:
                 there, _ = await self.stat(name)

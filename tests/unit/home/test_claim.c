@@ -79,6 +79,20 @@ static void a_claim_is_taken_and_ended(void **state)
     expect_taken(other);
 }
 
+/* Who stood still may find that it holds nothing any more. */
+static void a_claim_that_was_taken_over_is_noticed(void **state)
+{
+    (void)state;
+    rks_held_claim claim = {0};
+    assert_ok(rks_claim_take(home, one, &claim, &err), &err);
+    assert_ok(rks_claim_check(home, &claim, &err), &err);
+    write_claim(one, 1, false);
+    assert_fails(RKS_ERR_STATE, rks_claim_check(home, &claim, &err));
+    assert_int_equal(unlink(path), 0);
+    assert_fails(RKS_ERR_STATE, rks_claim_check(home, &claim, &err));
+    rks_claim_end(home, &claim);
+}
+
 static void another_one_that_lives_is_named(void **state)
 {
     (void)state;
@@ -226,6 +240,7 @@ int main(void)
 #define WITH_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
     const struct CMUnitTest tests[] = {
         WITH_PLACE(a_claim_is_taken_and_ended),
+        WITH_PLACE(a_claim_that_was_taken_over_is_noticed),
         WITH_PLACE(another_one_that_lives_is_named),
         WITH_PLACE(what_has_ended_is_not_in_the_way),
         WITH_PLACE(a_twin_is_waited_for),
