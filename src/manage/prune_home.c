@@ -117,7 +117,7 @@ static rks_status look_at_claim(prune_home *p, rks_error *err)
     return status;
 }
 
-static rks_status remove_one(prune_home *p, const home_file *file, rks_error *err)
+static rks_status remove_from_home(prune_home *p, const home_file *file, rks_error *err)
 {
     rks_status status = rks_check_interrupt(err);
     if (status == RKS_OK)
@@ -154,12 +154,12 @@ static rks_status remove_files(prune_home *p, rks_error *err)
         const uint64_t generation = p->files[i].generation;
         if (generation == 0 || generation_stays(p, generation))
             continue;
-        status = remove_one(p, &p->files[i], err);
+        status = remove_from_home(p, &p->files[i], err);
         p->report->generations += status == RKS_OK && generation < p->newest;
     }
     for (size_t i = 0; status == RKS_OK && i < p->count; i++)
         if (p->files[i].generation == 0 && is_leftover(p, &p->files[i]))
-            status = remove_one(p, &p->files[i], err);
+            status = remove_from_home(p, &p->files[i], err);
     return status;
 }
 

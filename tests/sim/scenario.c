@@ -9,27 +9,17 @@
 
 #include "base/clock.h"
 #include "faulty_home.h"
+#include "faulty_store.h"
 #include "scheduler.h"
 #include "transport/memory_net.h"
 #include "unit/store/world.h"
 
 enum {
-    RANKS_DRAWN = 256, /* most that a seed has by itself */
-    OF_A_NODE = 16,    /* where there are more */
-    SCARCE = 64,       /* above: as much as fits the time and the maps of one process */
     RESULTS = 5,
     TEXT = 256,
-    /* Virtual time of a run in which nothing takes time: 4 to 8 ms were seen. Beats and slices of
-     * waits (100 ms and more) would hide a wake-up that is lost: here it shows. */
-    IDLE_LIMIT_MS = 50,
-    HOME_MS =
-        600000, /* a home may be away for 20 s, and reads that hang are asked again after 15 */
 };
 
 #define MS 1000000u
-
-static const char *const FAULT_NAMES[] = {"no fault", "pause", "error", "stop",
-                                          "die",      "cut",   "silent"};
 
 static const char *const PHASE_NAMES[] = {"group", "build", "open",   "plan",
                                           "epoch", "keys",  "gather", "end"};
@@ -56,88 +46,6 @@ static struct {
     pthread_mutex_t mutex;
     pthread_cond_t cond; /* a rank has ended */
 } run;
-
-/* ---- what a seed stands for ------------------------------------------------------------------ */
-
-/* 0 to limit - 1. */
-static uint32_t draw(uint64_t *state, uint32_t limit)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((*state >> 33) % limit);
-}
-
-void scenario_draw(uint64_t seed, uint32_t ranks, scenario *s)
-{
-    static const char *const exchanges[] = {"auto", "local", "pull"};
-    static const char *const strategies[] = {"bucket", "sorted", "random", "sequential"};
-    static const uint32_t silences[] = {1000, 5000, 15000};
-    uint64_t state = seed * 0x9e3779b97f4a7c15u + 77;
-    memset(s, 0, sizeof(*s));
-    s->seed = seed;
-    s->ranks = draw(&state, 8) == 0 ? 9 + draw(&state, 8) : 2 + draw(&state, 7);
-    if (seed % 100 == 50 || seed % 200 == 52) /* the latter with a home */
-        s->ranks = RANKS_DRAWN;
-    if (ranks > 0)
-        s->ranks = ranks;
-    s->nodes = 1 + draw(&state, s->ranks < 6 ? s->ranks : 6);
-    s->silence_ms = silences[draw(&state, 3)];
-    s->preempt = (uint32_t[]){0, 64, 8, 2}[draw(&state, 4)];
-    s->spurious = (uint32_t[]){0, 200, 20}[draw(&state, 3)];
-    s->latency_ns = (uint64_t[]){0, 50000, 2 * MS}[draw(&state, 3)];
-    s->jitter_ns = (uint64_t[]){0, 100000, 5 * MS}[draw(&state, 3)];
-    s->narrow = draw(&state, 3) == 0;
-    s->no_share = draw(&state, 3) != 0;
-    s->exchange = exchanges[draw(&state, 3)];
-    s->strategy = strategies[draw(&state, 4)];
-    s->batch_size = 2 + draw(&state, 11);
-    s->fault = draw(&state, 3) == 0 ? FAULT_NONE : (enum fault)(1 + draw(&state, FAULTS - 1));
-    s->victim = draw(&state, s->ranks);
-    s->other = (s->victim + 1 + draw(&state, s->ranks - 1)) % s->ranks;
-    /* While ranks connect, while they work, or late. */
-    uint32_t span_us = (uint32_t[]){1000, 40000, 2000000}[draw(&state, 3)];
-    s->fault_ns = draw(&state, span_us) * 1000ull;
-    s->phase = 1 + draw(&state, 5);
-    s->cuts = 1 + draw(&state, 3);
-    s->gap_ns =
-        draw(&state, (uint32_t[]){1000, 50000, s->silence_ms * 200}[draw(&state, 3)]) * 1000ull;
-    if (seed % 8 == 5) { /* nothing takes time, see IDLE_LIMIT_MS */
-        s->fault = s->fault == FAULT_ERROR ? FAULT_ERROR : FAULT_NONE;
-        s->latency_ns = s->jitter_ns = 0;
-    }
-    s->home =
-        seed % 5 == 2; /* never run twice: who brings what depends on the directories' names */
-    s->home_faults = (uint32_t[]){0, 100, 10, 3}[draw(&state, 4)];
-    s->away_ns = draw(&state, 100000) * 1000ull;
-    s->back_ns = s->away_ns + (draw(&state, 3) == 0 ? draw(&state, 20000) * (uint64_t)MS : 0);
-    bool idle = s->latency_ns == 0 && s->jitter_ns == 0 &&
-                (s->fault == FAULT_NONE || s->fault == FAULT_ERROR);
-    s->limit_ms = idle ? IDLE_LIMIT_MS : 3 * (uint64_t)s->silence_ms + 2000;
-    if (s->ranks > SCARCE) {
-        s->nodes += 4; /* ranks of a node map each other's shards, and a process has 65,530 maps */
-        if (s->ranks > RANKS_DRAWN)
-            s->nodes = s->ranks / OF_A_NODE;
-        s->narrow = false;
-        s->spurious = 0;
-        s->preempt = 0;
-        s->limit_ms = 3 * (uint64_t)s->silence_ms + 2000; /* every step counts */
-    }
-    if (s->home)
-        s->limit_ms += HOME_MS;
-}
-
-void scenario_describe(const scenario *s, char *text, size_t size)
-{
-    snprintf(text, size,
-             "%u ranks on %u nodes, T %u ms, %s, exchange %s, plan %s of %u%s%s, latency %u us, "
-             "jitter %u us, preempt 1/%u%s",
-             s->ranks, s->nodes, s->silence_ms, FAULT_NAMES[s->fault], s->exchange, s->strategy,
-             s->batch_size, s->no_share ? ", not shared" : "", s->narrow ? ", narrow" : "",
-             (unsigned)(s->latency_ns / 1000), (unsigned)(s->jitter_ns / 1000), s->preempt,
-             !s->home                  ? ""
-             : s->back_ns > s->away_ns ? ", a home that goes away"
-             : s->home_faults > 0      ? ", a home with faults"
-                                       : ", a home");
-}
 
 /* ---- the network ----------------------------------------------------------------------------- */
 
@@ -398,7 +306,8 @@ static rks_status work(rks_group *group, uint32_t *phase, rks_error *err)
     status = own_error(rks_group_rank(group), *phase, err);
     status = rks_group_agree(group, "before the store", status, err);
     if (status == RKS_OK)
-        status = rks_store_open(group, run.directory, &options, &store, err);
+        status = rks_store_open(group, run.s->stored ? "s3://bucket/tokens" : run.directory,
+                                &options, &store, err);
     if (status == RKS_OK)
         status = use_store(group, store, phase, err);
     rks_store_close(store, 0);
@@ -548,6 +457,36 @@ static void check_loss(void)
     check_words();
 }
 
+static bool is_denied(const outcome *o)
+{
+    return strstr(o->text, "403 Forbidden") != NULL;
+}
+
+/* A store denied its bytes from some time on: all had theirs by then, or say so. */
+static void check_denied(void)
+{
+    uint32_t denied = 0;
+    for (uint32_t rank = 0; rank < run.s->ranks; rank++)
+        denied += is_denied(&run.outcomes[rank]);
+    if (denied == 0) {
+        check_all_good();
+        return;
+    }
+    for (uint32_t rank = 0; rank < run.s->ranks; rank++) {
+        const outcome *o = &run.outcomes[rank];
+        MUST(o->status == RKS_OK || is_denied(o), "rank %u does not say what the store said", rank);
+    }
+}
+
+/* Each sample may be asked for alone, and shards in pieces; each failure costs a request more, and
+ * ranks pause after them. */
+static void check_requests(void)
+{
+    const uint64_t failed = faulty_store_failed(), good = faulty_store_reads() - failed;
+    MUST(good <= SAMPLES + 16 * run.s->ranks, "%" PRIu64 " reads of the store", good);
+    MUST(failed <= SAMPLES + 40 * run.s->ranks, "%" PRIu64 " reads of the store failed", failed);
+}
+
 static void check_nothing_left(size_t descriptors)
 {
     MUST(sim_threads() == 1, "%u threads are left", sim_threads() - 1);
@@ -579,6 +518,7 @@ void scenario_run(const scenario *s, char *result, size_t size)
         sim_fail("no directory: %s", strerror(errno));
     sim_on_fail(remove_directory);
     faulty_home_begin(s);
+    faulty_store_begin(s, run.directory);
     rks_status status = rks_memory_transport_create(&rules, &run.transport, &err);
     if (status == RKS_OK) {
         pthread_create(&thread, NULL, fate, (void *)(uintptr_t)s);
@@ -587,7 +527,10 @@ void scenario_run(const scenario *s, char *result, size_t size)
     }
     MUST(status == RKS_OK, "%s", err.text);
     rks_memory_transport_free(run.transport);
-    if (s->fault == FAULT_NONE || s->fault == FAULT_PAUSE || s->fault == FAULT_CUT)
+    check_requests();
+    if (s->denied_ns != UINT64_MAX)
+        check_denied();
+    else if (s->fault == FAULT_NONE || s->fault == FAULT_PAUSE || s->fault == FAULT_CUT)
         check_all_good();
     else if (s->fault == FAULT_ERROR)
         check_same_error();

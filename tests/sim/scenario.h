@@ -9,7 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_RANKS_MOST = 1024 };
+enum {
+    SIM_RANKS_MOST = 1024,
+    SCARCE = 64, /* ranks above: as much as fits the time and the maps of one process */
+};
 
 enum fault {
     FAULT_NONE,
@@ -40,8 +43,10 @@ typedef struct scenario {
     uint32_t cuts;             /* of FAULT_CUT */
     uint64_t gap_ns;           /* between two cuts */
     bool home;                 /* the store opens from local directories of the nodes */
+    bool stored;               /* that home is an object store (faulty_store.h) */
     uint32_t home_faults;      /* one read in so many fails or hangs; 0: none */
     uint64_t away_ns, back_ns; /* between them, from the start, home gives nothing */
+    uint64_t denied_ns;        /* from then on a store denies each read; UINT64_MAX: never */
 } scenario;
 
 /* ranks 0: as the seed has it. */
