@@ -23,11 +23,20 @@ typedef struct job_thread {
     clockid_t clock;
 } job_thread;
 
+/* A question of the work, on the stack of its thread. */
+typedef struct asked {
+    rks_status (*ask)(void *user, rks_error *err);
+    void *user;
+    rks_status status;
+    rks_error err;
+} asked;
+
 struct rks_file_job {
     rks_file_work work;
     pthread_mutex_t mutex;
     pthread_cond_t cond;
     bool ended, left;                /* guarded by mutex */
+    asked *asked;                    /* what the caller is to do; guarded by mutex */
     job_thread threads[THREADS_MAX]; /* guarded by mutex */
     char place[PLACE_MAX];           /* guarded by mutex */
     atomic_bool cancelled;
@@ -121,7 +130,7 @@ static void *run_job(void *user)
     pthread_mutex_lock(&job->mutex);
     job->ended = true;
     const bool left = job->left;
-    pthread_cond_signal(&job->cond);
+    pthread_cond_broadcast(&job->cond);
     pthread_mutex_unlock(&job->mutex);
     if (left) {
         job->work.drop(job->work.state);
@@ -130,7 +139,51 @@ static void *run_job(void *user)
     return NULL;
 }
 
+rks_status rks_file_wait_ask(rks_status (*ask)(void *user, rks_error *err), void *user,
+                             rks_error *err)
+{
+    rks_file_job *job = current;
+    asked one = {.ask = ask, .user = user};
+    if (job == NULL)
+        return ask(user, err);
+    pthread_mutex_lock(&job->mutex);
+    job->asked = &one;
+    pthread_cond_broadcast(&job->cond);
+    while (job->asked != NULL && !job->left && !atomic_load(&job->cancelled))
+        pthread_cond_wait(&job->cond, &job->mutex);
+    const bool refused = job->asked != NULL;
+    job->asked = NULL;
+    pthread_mutex_unlock(&job->mutex);
+    if (refused)
+        return rks_fail(err, RKS_ERR_CANCELLED, 0, "the caller has gone");
+    if (one.status != RKS_OK && err != NULL)
+        *err = one.err;
+    return one.status;
+}
+
 /* ---- the wait ------------------------------------------------------------------------------ */
+
+/* Does what the work asks. The mutex must be held; it is not while the caller is at it. */
+static void answer_work(rks_file_job *job)
+{
+    asked *one = job->asked;
+    pthread_mutex_unlock(&job->mutex);
+    one->status = one->ask(one->user, &one->err);
+    pthread_mutex_lock(&job->mutex);
+    job->asked = NULL;
+    pthread_cond_broadcast(&job->cond);
+}
+
+/* The mutex must be held; it is not while the caller is asked. */
+static rks_status hear_caller(rks_file_job *job, uint64_t quiet_ms, rks_error *err)
+{
+    pthread_mutex_unlock(&job->mutex);
+    rks_status status = rks_check_interrupt(err);
+    if (status == RKS_OK && job->work.meanwhile != NULL)
+        status = job->work.meanwhile(job->work.user, quiet_ms, err);
+    pthread_mutex_lock(&job->mutex);
+    return status;
+}
 
 /* Waits until the job has ended, or until its threads have not run for `limit_ms`. A time in which
  * this thread did not run itself, as that of a stopped process, does not count. */
@@ -138,8 +191,16 @@ static rks_status wait_job(rks_file_job *job, uint32_t limit_ms, rks_error *err)
 {
     uint64_t used = time_used(job), quiet_ms = 0, before = rks_now_ms();
     while (!job->ended) {
+        if (job->asked != NULL) {
+            answer_work(job);
+            quiet_ms = 0;
+            before = rks_now_ms();
+            continue;
+        }
         rks_cond_wait_ms(&job->cond, &job->mutex, RKS_WAIT_SLICE_MS);
         const uint64_t now = rks_now_ms(), since = now - before, last = used;
+        if (job->asked != NULL || since < RKS_WAIT_SLICE_MS / 2)
+            continue; /* it came to ask, or it has ended */
         before = now;
         used = time_used(job);
         quiet_ms = used != last ? 0 : quiet_ms + (since < 1000 ? since : RKS_WAIT_SLICE_MS);
@@ -147,9 +208,7 @@ static rks_status wait_job(rks_file_job *job, uint32_t limit_ms, rks_error *err)
             quiet_ms = 0;
         if (job->ended || quiet_ms >= limit_ms)
             break;
-        pthread_mutex_unlock(&job->mutex);
-        const rks_status status = rks_check_interrupt(err);
-        pthread_mutex_lock(&job->mutex);
+        const rks_status status = hear_caller(job, quiet_ms, err);
         if (status != RKS_OK)
             return status;
     }
@@ -161,17 +220,18 @@ static void cancel_job(rks_file_job *job)
 {
     const uint64_t until = rks_now_ns() + UINT64_C(1000000) * CANCEL_MS;
     atomic_store(&job->cancelled, true);
+    pthread_cond_broadcast(&job->cond);
     while (!job->ended && rks_cond_wait_until(&job->cond, &job->mutex, until))
         continue;
 }
 
-static rks_status fail_hung(const char *place, uint32_t limit_ms, rks_error *err)
+static rks_status fail_hung(const char *place, uint32_t limit_ms, bool fixed, rks_error *err)
 {
     return rks_fail(err, RKS_ERR_TIMEOUT, 0,
-                    "%s: its storage has not answered for %.1f s (the silence limit); see whether "
-                    "`ls` comes back there, mount it again, then repeat; a longer limit waits "
-                    "longer",
-                    place, limit_ms / 1000.0);
+                    "%s: its storage has not answered for %.1f s%s; see whether `ls` comes back "
+                    "there, mount it again, then repeat%s",
+                    place, limit_ms / 1000.0, fixed ? "" : " (the silence limit)",
+                    fixed ? "" : "; a longer limit waits longer");
 }
 
 /* Waits for a job that runs on `thread`, and ends both as far as they come back. */
@@ -185,12 +245,14 @@ static rks_status end_job(rks_file_job *job, pthread_t thread, uint32_t limit_ms
         cancel_job(job);
     job->left = !job->ended;
     *left = job->left;
+    pthread_cond_broadcast(&job->cond); /* what it asks is refused now */
+    const bool fixed = job->work.limit_is_fixed;
     memcpy(place, job->place, sizeof(place));
     pthread_mutex_unlock(&job->mutex);
     if (*left) { /* the job is the thread's now */
         pthread_detach(thread);
         rks_hang_seen();
-        return status == RKS_OK ? fail_hung(place, limit_ms, err) : status;
+        return status == RKS_OK ? fail_hung(place, limit_ms, fixed, err) : status;
     }
     pthread_join(thread, NULL);
     if (status == RKS_OK && job->status != RKS_OK && err != NULL)

@@ -410,7 +410,7 @@ static rks_status run(rks_group *group, const rks_build_source *from, const char
     if (status == RKS_OK)
         status = rks_build_look(&b, directory, err);
     if (status == RKS_OK && b.options.home != NULL)
-        status = rks_publish_check_places(b.directory, b.options.home, err);
+        status = rks_publish_check_places(group, b.directory, b.options.home, err);
     status = rks_build_agree(&b, status, &agreed, err);
     rks_status own = status;
     if (status == RKS_OK) {

@@ -56,7 +56,7 @@ static rks_status look_here(rks_publish_work *work, const char *directory, const
         status = rks_folders_of_shards(&work->folders, work->group, work->options.shards,
                                        work->options.shard_count, &none, err);
     for (size_t i = 0; status == RKS_OK && i < work->folders.count; i++)
-        status = rks_publish_check_places(work->folders.paths[i], home, err);
+        status = rks_publish_check_places(work->group, work->folders.paths[i], home, err);
     rks_folders_free(&beside);
     rks_free(none);
     return status;

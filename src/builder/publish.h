@@ -59,8 +59,9 @@ rks_status rks_publish_built(rks_group *group, const char *directory, const char
 rks_status rks_publish_look(rks_publish_work *work, rks_error *err);
 /* Compares the mark at home with what rank 0 has read or put there. */
 rks_status rks_publish_check_mark(rks_publish_work *work, rks_error *err);
-/* Fails unless home lies outside of this rank's directory. */
-rks_status rks_publish_check_places(const char *directory, const char *home, rks_error *err);
+/* Fails unless home lies outside of this rank's directory. RKS_ERR_TIMEOUT: one of them hangs. */
+rks_status rks_publish_check_places(rks_group *group, const char *directory, const char *home,
+                                    rks_error *err);
 
 /* publish_files.c. */
 /* Sets work->here of a shard. */

@@ -54,15 +54,24 @@ static rks_status fail_inside(const char *directory, const char *home, rks_error
                     directory);
 }
 
-rks_status rks_publish_check_places(const char *directory, const char *home, rks_error *err)
+/* What a look at both places uses: copies, for it may hang (home/patience.h). */
+typedef struct two_places {
+    char *directory, *home;
+} two_places;
+
+static void free_places(void *user)
+{
+    two_places *p = user;
+    rks_free(p->directory);
+    rks_free(p->home);
+    rks_free(p);
+}
+
+static rks_status compare_places(const char *directory, const char *home, rks_error *err)
 {
     struct stat source, info, above;
     enum { ROOM = 4096 };
-    rks_home_address address;
-    rks_status status = rks_home_address_of(home, &address, err);
-    if (status != RKS_OK || address.stored)
-        return status;
-    home = address.path;
+    rks_status status = RKS_OK;
     char *path = rks_alloc(strlen(home) + ROOM, 1, err);
     if (path == NULL)
         return RKS_ERR_MEMORY;
@@ -82,6 +91,42 @@ rks_status rks_publish_check_places(const char *directory, const char *home, rks
         info = above;
     }
     rks_free(path);
+    return status;
+}
+
+static rks_status look_at_places(void *user, rks_error *err)
+{
+    const two_places *p = user;
+    rks_file_wait_at(p->home);
+    return compare_places(p->directory, p->home, err);
+}
+
+static rks_status hear_group(void *user, rks_error *err)
+{
+    return rks_group_must_stop(user, err);
+}
+
+rks_status rks_publish_check_places(rks_group *group, const char *directory, const char *home,
+                                    rks_error *err)
+{
+    rks_home_address address;
+    rks_home_limits limits = {.must_stop = hear_group, .user = group};
+    bool left = false;
+    rks_status status = rks_home_address_of(home, &address, err);
+    if (status != RKS_OK || address.stored)
+        return status;
+    two_places *places = rks_alloc(1, sizeof(*places), err);
+    if (places == NULL)
+        return RKS_ERR_MEMORY;
+    places->directory = rks_strdup(directory, err);
+    places->home = rks_strdup(address.path, err);
+    const rks_file_work work = {.run = look_at_places, .drop = free_places, .state = places};
+    rks_home_limits_fill(&limits);
+    status = places->directory == NULL || places->home == NULL
+                 ? RKS_ERR_MEMORY
+                 : rks_home_wait(&limits, address.path, &work, &left, err);
+    if (!left)
+        free_places(places);
     return status;
 }
 

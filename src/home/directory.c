@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "home/directory_calls.h"
 #include "home/directory_files.h"
 #include "home/home.h"
 #include "home/open_files.h"
@@ -46,11 +47,13 @@ struct directory {
     bool closing;
     uint32_t users; /* the owner and the readers that run; the last one frees */
     rks_open_files files;
+    rks_directory_calls *calls;
 };
 
 static void free_directory(directory *home)
 {
     rks_open_files_end(&home->files);
+    rks_directory_calls_end(home->calls);
     pthread_cond_destroy(&home->wanted);
     pthread_cond_destroy(&home->ended);
     pthread_mutex_destroy(&home->mutex);
@@ -244,6 +247,7 @@ static void *run_reader(void *user)
         pthread_mutex_lock(&home->mutex);
         own->read = NULL;
         home->hung -= own->hangs;
+        rks_directory_calls_note(home->calls, own->hangs ? -1 : 0);
         own->hangs = false;
         pthread_mutex_unlock(&home->mutex);
         read->done(read, kind, &err);
@@ -285,16 +289,15 @@ static rks_status start_reader(directory *home, rks_error *err)
 
 /* ---- the seam ------------------------------------------------------------------------------- */
 
-static rks_status open_directory(const char *url, const char *secret_options, uint32_t requests,
-                                 void **home, rks_error *err)
+static rks_status open_directory(const char *url, const rks_home_limits *limits, void **home,
+                                 rks_error *err)
 {
-    (void)secret_options; /* a file system has none */
-    (void)requests;       /* its readers are few */
     directory *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->path = rks_strdup(url, err);
-    if (made->path == NULL) {
+    if (made->path == NULL || rks_directory_calls_begin(url, limits, &made->calls, err) != RKS_OK) {
+        rks_free(made->path);
         rks_free(made);
         return RKS_ERR_MEMORY;
     }
@@ -307,6 +310,7 @@ static rks_status open_directory(const char *url, const char *secret_options, ui
     if (code == 0)
         code = rks_open_files_begin(&made->files);
     if (code != 0) {
+        rks_directory_calls_end(made->calls);
         rks_free(made->path);
         rks_free(made);
         return rks_fail_errno(err, code, "%s: opening the home", url);
@@ -351,6 +355,7 @@ static void leave_reader(directory *home, reader *of)
     atomic_store(&of->read->left, true);
     of->hangs = true;
     home->hung++;
+    rks_directory_calls_note(home->calls, 1);
     start_reader(home, &ignored);
 }
 
@@ -400,18 +405,19 @@ static void close_directory(void *user, uint32_t patience_ms)
 static rks_status put_file(void *home, const char *name, const rks_home_bytes *bytes,
                            enum rks_put_rule rule, char version[RKS_HOME_VERSION], rks_error *err)
 {
-    return rks_directory_put(((const directory *)home)->path, name, bytes, rule, version, err);
+    return rks_directory_call_put(((const directory *)home)->calls, name, bytes, rule, version,
+                                  err);
 }
 
 static rks_status list_files(void *home, const char *prefix, rks_home_listed_fn each, void *user,
                              rks_error *err)
 {
-    return rks_directory_list(((const directory *)home)->path, prefix, each, user, err);
+    return rks_directory_call_list(((const directory *)home)->calls, prefix, each, user, err);
 }
 
 static rks_status drop_file(void *home, const char *name, const char *version, rks_error *err)
 {
-    return rks_directory_drop(((const directory *)home)->path, name, version, err);
+    return rks_directory_call_drop(((const directory *)home)->calls, name, version, err);
 }
 
 const rks_home_ops rks_home_directory = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * directory_files.h: what a home that is a directory does on its caller's thread: versions,
- * writing, listing, removing. It waits as long as the file system does. */
+ * directory_files.h: files of a home that is a directory: versions, writing, listing, removing. It
+ * waits as long as the file system does (directory_calls.h). */
 #ifndef RKS_HOME_DIRECTORY_FILES_H
 #define RKS_HOME_DIRECTORY_FILES_H
 

@@ -383,9 +383,11 @@ static void free_helper(rks_helper *h)
     rks_free(h);
 }
 
-static rks_status open_helper(const char *url, const char *secret_options, uint32_t requests,
-                              void **home, rks_error *err)
+static rks_status open_helper(const char *url, const rks_home_limits *limits, void **home,
+                              rks_error *err)
 {
+    const char *secret_options = limits->options;
+    const uint32_t requests = limits->requests;
     rks_helper *h = rks_alloc(1, sizeof(*h), err);
     if (h == NULL)
         return RKS_ERR_MEMORY;
@@ -418,10 +420,10 @@ static rks_status open_helper(const char *url, const char *secret_options, uint3
     return RKS_OK;
 }
 
-static rks_status open_objects(const char *url, const char *secret_options, uint32_t requests,
-                               void **home, rks_error *err)
+static rks_status open_objects(const char *url, const rks_home_limits *limits, void **home,
+                               rks_error *err)
 {
-    rks_status status = open_helper(url, secret_options, requests, home, err);
+    rks_status status = open_helper(url, limits, home, err);
     if (status == RKS_OK)
         ((rks_helper *)*home)->objects = true;
     return status;

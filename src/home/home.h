@@ -5,7 +5,8 @@
  * (requests.h).
  *
  * Laws, for every kind of home:
- * - No call waits for the home but `put`, `list` and `remove`. Any thread may call.
+ * - No call waits for the home but `put`, `list` and `remove`, which hear interrupts and end with
+ *   RKS_ERR_TIMEOUT after limits->timeout_ms without an answer. Any thread may call.
  * - `done` is called once for each read that was started: on a thread of the home, or within
  *   `give_up` or `close`. Until then the home may write into `to` and into the read; so both lie in
  *   memory that outlives a read that hangs. `done` may free them. It must not wait, and nobody may
@@ -19,6 +20,7 @@
 
 #include <stdatomic.h>
 
+#include "home/patience.h"
 #include "rankstore/base.h"
 
 /* Room for the text of a version: something that another content of the file does not have. */
@@ -85,10 +87,9 @@ typedef rks_status (*rks_home_listed_fn)(void *user, const rks_home_listed *file
 
 typedef struct rks_home_ops {
     bool far; /* each request takes long before its first byte, and many at once are no burden */
-    /* Does not look whether a home is there. `secret_options`: a JSON object, or NULL. `requests`:
-     * how many to make at once before it is known how many the home bears; 0: as many as it can. */
-    rks_status (*open)(const char *url, const char *secret_options, uint32_t requests, void **home,
-                       rks_error *err);
+    /* Does not look whether a home is there. `limits` has no zeros (rks_home_limits_fill), and is
+     * copied; its user must outlive the home. */
+    rks_status (*open)(const char *url, const rks_home_limits *limits, void **home, rks_error *err);
     /* Starts a read. After an error `done` is not called. */
     rks_status (*read)(void *home, rks_home_read *read, rks_error *err);
     /* Ends a read, if it has not ended: its kind becomes RKS_HOME_BROKEN, perhaps long after. */

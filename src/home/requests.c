@@ -20,9 +20,6 @@
 #include "home/pause.h"
 
 enum {
-    STALL_MS = 15000,
-    TELL_MS = 60000,
-    TIMEOUT_MS = 300000,
     SHORT_TRIES = 3,
     CLOSE_MS = 1000,
     SPARES = 8,            /* slots that are kept for the next reads ... */
@@ -426,17 +423,11 @@ rks_status rks_home_open(const char *url, const rks_home_limits *limits, rks_hom
                                                     : &rks_home_helper;
     if (limits != NULL)
         made->limits = *limits;
-    if (made->limits.stall_ms == 0)
-        made->limits.stall_ms = STALL_MS;
-    if (made->limits.tell_ms == 0)
-        made->limits.tell_ms = TELL_MS;
-    if (made->limits.timeout_ms == 0)
-        made->limits.timeout_ms = TIMEOUT_MS;
+    rks_home_limits_fill(&made->limits);
     made->name = rks_strdup(address.path, err);
     made->spares = made->name == NULL ? NULL : make_spares(err);
     status = made->spares == NULL ? RKS_ERR_MEMORY
-                                  : made->ops->open(address.path, made->limits.options,
-                                                    made->limits.requests, &made->state, err);
+                                  : made->ops->open(address.path, &made->limits, &made->state, err);
     made->limits.options = NULL; /* the caller's */
     if (status == RKS_OK) {
         *home = made;

@@ -7,19 +7,6 @@
 
 #include "home/home.h"
 
-typedef struct rks_home_limits {
-    uint32_t stall_ms; /* without a byte until a request is made again; 0: 15 s */
-    uint32_t tell_ms;  /* until a line on stderr names the home, and between such lines; 0: 60 s */
-    uint32_t timeout_ms; /* until a request that fails is an error; 0: 5 min */
-    /* Asked every 100 ms beside the interrupt callback, on the waiting thread; anything but RKS_OK
-     * ends the wait with it. NULL: not asked. */
-    rks_status (*must_stop)(void *user, rks_error *err);
-    void *user;
-    bool objects;        /* of a store whose files are inputs: rks_home_objects */
-    uint32_t requests;   /* to begin with, if the home is an object store; 0: as many as it can */
-    const char *options; /* for the store: a JSON object, with secrets; NULL: none */
-} rks_home_limits;
-
 typedef struct rks_home_spares rks_home_spares;
 
 typedef struct rks_home {

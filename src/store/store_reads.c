@@ -138,7 +138,7 @@ void rks_store_look_for_all(rks_group *group, const char *const *patterns, size_
     bool left = false;
     rks_status status = make_looking(group, patterns, count, options, &l, &why);
     if (status == RKS_OK) {
-        const rks_file_work work = {look_for_each, free_looking, l};
+        const rks_file_work work = {.run = look_for_each, .drop = free_looking, .state = l};
         status = rks_store_wait_for_files(group, &work, &left, &why);
     }
     if (status == RKS_OK)
@@ -243,7 +243,7 @@ static rks_status run_reading(reading **r, rks_status (*run)(void *state, rks_er
                               rks_error *err)
 {
     rks_store *store = (*r)->store;
-    const rks_file_work work = {run, drop_reading, *r};
+    const rks_file_work work = {.run = run, .drop = drop_reading, .state = *r};
     bool left = false;
     rks_status status = rks_store_wait_for_files(store->group, &work, &left, err);
     if (left) {

@@ -174,7 +174,7 @@ static rks_status look_at_generations(refreshing *r, rks_error *err)
     if (status == RKS_OK)
         status = rks_store_texts_copy(&n->storage_options, &r->storage_options, 1, err);
     if (status == RKS_OK) {
-        const rks_file_work work = {note_all, free_noting, n};
+        const rks_file_work work = {.run = note_all, .drop = free_noting, .state = n};
         status = rks_store_wait_for_files(group, &work, &left, err);
     }
     if (left)

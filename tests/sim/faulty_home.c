@@ -23,10 +23,10 @@ void faulty_home_begin(const scenario *s)
     begun_ns = sim_now_ns();
 }
 
-static rks_status open_home(const char *url, const char *options, uint32_t requests, void **home,
+static rks_status open_home(const char *url, const rks_home_limits *limits, void **home,
                             rks_error *err)
 {
-    return __real_rks_home_directory.open(url, options, requests, home, err);
+    return __real_rks_home_directory.open(url, limits, home, err);
 }
 
 static rks_status end_with(rks_home_read *read, int error)

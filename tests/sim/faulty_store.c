@@ -189,12 +189,11 @@ static void *store_main(void *user)
     return NULL;
 }
 
-static rks_status open_store(const char *url, const char *options, uint32_t requests, void **made,
+static rks_status open_store(const char *url, const rks_home_limits *limits, void **made,
                              rks_error *err)
 {
     (void)url;
-    (void)options;
-    (void)requests;
+    (void)limits;
     store *home = calloc(1, sizeof(*home));
     if (home == NULL)
         return rks_fail(err, RKS_ERR_MEMORY, ENOMEM, "no memory for a store");

@@ -10,6 +10,7 @@ import struct
 import threading
 
 LOOKUP, FORGET, GETATTR, READLINK, OPEN, READ, STATFS, RELEASE, FLUSH, INIT = 1, 2, 3, 5, 14, 15, 17, 18, 25, 26
+SETATTR, MKDIR, UNLINK, RENAME, LINK, WRITE, FSYNC, FSYNCDIR, CREATE, RENAME2 = 4, 9, 10, 12, 13, 16, 20, 30, 35, 45
 OPENDIR, READDIR, RELEASEDIR, ACCESS, INTERRUPT, BATCH_FORGET = 27, 28, 29, 34, 36, 42
 SILENT = FORGET, BATCH_FORGET, INTERRUPT
 DETACH, INVALIDATE = 2, 2
@@ -110,7 +111,7 @@ class Mount:
 
     def _do(self, opcode, unique, node, body):
         path = self.source + self.paths.get(node, "")
-        asked = path + "/" + body.split(b"\0")[0].decode() if opcode == LOOKUP else path
+        asked = path + "/" + body.split(b"\0")[0].decode() if opcode in (LOOKUP, UNLINK) else path
         with self.lock:
             if self.hanging and opcode in self.hanging_at and asked.endswith(self.hanging):
                 self.reads += 1
@@ -135,7 +136,40 @@ class Mount:
             of = os.statvfs(self.source)
             return struct.pack("<QQQQQIII28x", of.f_blocks, of.f_bfree, of.f_bavail, of.f_files, of.f_ffree, of.f_bsize, of.f_namemax,
                                of.f_frsize)
-        if opcode in (RELEASE, RELEASEDIR, FLUSH, ACCESS):
+        if opcode in (RELEASE, RELEASEDIR, FLUSH, ACCESS, FSYNC, FSYNCDIR):
+            return b""
+        return self._change(opcode, path, self.paths.get(node, ""), body)
+
+    def _change(self, opcode, path, shown, body):
+        if opcode == WRITE:
+            offset, size = struct.unpack_from("<8xQI", body)
+            with open(path, "r+b") as file:
+                os.pwrite(file.fileno(), body[40:40 + size], offset)
+            return struct.pack("<I4x", size)
+        if opcode == SETATTR:
+            valid, size = struct.unpack_from("<I12xQ", body)
+            if valid & 8:
+                os.truncate(path, size)
+            return self.kept + bytes(4) + self._attributes(os.stat(path, follow_symlinks=False))
+        if opcode == CREATE:
+            name = body[16:].split(b"\0")[0].decode()
+            os.close(os.open(f"{path}/{name}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            return self._entry(f"{shown}/{name}") + struct.pack("<QII", 0, 2, 0)
+        if opcode == MKDIR:
+            name = body[8:].split(b"\0")[0].decode()
+            os.mkdir(f"{path}/{name}")
+            return self._entry(f"{shown}/{name}")
+        if opcode == LINK:
+            name = body[8:].split(b"\0")[0].decode()
+            os.link(self.source + self.paths[struct.unpack_from("<Q", body)[0]], f"{path}/{name}")
+            return self._entry(f"{shown}/{name}")
+        if opcode == UNLINK:
+            os.unlink(path + "/" + body.split(b"\0")[0].decode())
+            return b""
+        if opcode in (RENAME, RENAME2):
+            old, new = body[8 if opcode == RENAME else 16:].split(b"\0")[:2]
+            to = self.paths[struct.unpack_from("<Q", body)[0]]
+            os.rename(f"{path}/{old.decode()}", f"{self.source}{to}/{new.decode()}")
             return b""
         raise OSError(errno.ENOSYS, "not here")
 

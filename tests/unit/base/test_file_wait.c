@@ -121,7 +121,7 @@ static void work_that_ends_gives_its_status(void **unused)
     for (int i = 0; i < 2; i++) {
         state *s = make_state();
         s->result = i == 0 ? RKS_OK : RKS_ERR_CORRUPT;
-        const rks_file_work work = {finish, drop, s};
+        const rks_file_work work = {.run = finish, .drop = drop, .state = s};
         assert_int_equal(rks_file_wait(&work, LIMIT_MS, &left, &err), s->result);
         assert_false(left);
         end(s);
@@ -137,7 +137,7 @@ static void work_that_hangs_is_given_up_and_frees_its_state_later(void **unused)
     rks_error err = {0};
     state *s = make_state();
     const int held = s->pipe[1], before = atomic_load(&dropped);
-    const rks_file_work work = {hang, drop, s};
+    const rks_file_work work = {.run = hang, .drop = drop, .state = s};
     const uint64_t begun = rks_now_ms();
     assert_int_equal(rks_file_wait(&work, LIMIT_MS, &left, &err), RKS_ERR_TIMEOUT);
     assert_true(left && rks_now_ms() - begun >= LIMIT_MS);
@@ -156,11 +156,102 @@ static void slow_work_is_waited_for(void **unused)
         state *s = make_state();
         s->naps = 10;
         s->helper = helper == 1;
-        const rks_file_work work = {go_slowly, drop, s};
+        const rks_file_work work = {.run = go_slowly, .drop = drop, .state = s};
         assert_ok(rks_file_wait(&work, LIMIT_MS, &left, &err), &err);
         assert_false(left);
         end(s);
     }
+}
+
+/* ---- what the work asks of its caller ---------------------------------------------------------
+ */
+
+static pthread_t caller;
+static atomic_int asked;
+
+static rks_status count_question(void *user, rks_error *err)
+{
+    const state *s = user;
+    assert_true(pthread_equal(pthread_self(), caller));
+    const int number = atomic_fetch_add(&asked, 1);
+    if (s->naps > 0 && number == 0) /* longer than the limit: the storage has no part in it */
+        nap_on(s);
+    return number == 5 ? rks_fail(err, RKS_ERR_CORRUPT, 0, "question %d", number) : RKS_OK;
+}
+
+static rks_status ask_on(void *user, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    while (status == RKS_OK)
+        status = rks_file_wait_ask(count_question, user, err);
+    return status;
+}
+
+static void the_caller_s_thread_does_what_work_asks(void **unused)
+{
+    (void)unused;
+    for (int naps = 0; naps <= 10; naps += 10) {
+        bool left = true;
+        rks_error err = {0};
+        state *s = make_state();
+        s->naps = naps;
+        caller = pthread_self();
+        atomic_store(&asked, 0);
+        const rks_file_work work = {.run = ask_on, .drop = drop, .state = s};
+        assert_int_equal(rks_file_wait(&work, LIMIT_MS, &left, &err), RKS_ERR_CORRUPT);
+        assert_string_equal(err.text, "question 5");
+        assert_false(left);
+        assert_int_equal(atomic_load(&asked), 6);
+        end(s);
+    }
+}
+
+static rks_status hang_and_ask(void *user, rks_error *err)
+{
+    rks_status status = hang(user, err);
+    assert_int_equal(rks_file_wait_ask(count_question, user, err), RKS_ERR_CANCELLED);
+    return status;
+}
+
+static void a_question_after_the_caller_has_gone_is_refused(void **unused)
+{
+    (void)unused;
+    bool left = false;
+    rks_error err = {0};
+    state *s = make_state();
+    const int held = s->pipe[1], before = atomic_load(&dropped);
+    atomic_store(&asked, 0);
+    const rks_file_work work = {.run = hang_and_ask, .drop = drop, .state = s};
+    assert_int_equal(rks_file_wait(&work, LIMIT_MS, &left, &err), RKS_ERR_TIMEOUT);
+    close(held);
+    wait_for_drops(before + 1);
+    assert_int_equal(atomic_load(&asked), 0);
+}
+
+static rks_status stop_later(void *user, uint64_t quiet_ms, rks_error *err)
+{
+    atomic_fetch_add((atomic_int *)user, 1);
+    return quiet_ms >= LIMIT_MS / 2 ? rks_fail(err, RKS_ERR_PEER, 0, "a rank is lost") : RKS_OK;
+}
+
+static void the_caller_is_asked_meanwhile(void **unused)
+{
+    (void)unused;
+    bool left = false;
+    atomic_int looks = 0;
+    rks_error err = {0};
+    state *s = make_state();
+    const int held = s->pipe[1], before = atomic_load(&dropped);
+    const rks_file_work work = {.run = hang,
+                                .drop = drop,
+                                .state = s,
+                                .meanwhile = stop_later,
+                                .user = &looks,
+                                .limit_is_fixed = true};
+    assert_int_equal(rks_file_wait(&work, OUTER_MS, &left, &err), RKS_ERR_PEER);
+    assert_true(left && atomic_load(&looks) >= 2);
+    close(held);
+    wait_for_drops(before + 1);
 }
 
 static int interrupt(void *user)
@@ -176,7 +267,7 @@ static void an_interrupt_ends_the_wait(void **unused)
     rks_error err = {0};
     state *s = make_state();
     const int held = s->pipe[1], before = atomic_load(&dropped);
-    const rks_file_work work = {hang, drop, s};
+    const rks_file_work work = {.run = hang, .drop = drop, .state = s};
     rks_set_interrupt(interrupt, NULL);
     assert_int_equal(rks_file_wait(&work, OUTER_MS, &left, &err), RKS_ERR_CANCELLED);
     rks_set_interrupt(NULL, NULL);
@@ -191,6 +282,9 @@ int main(void)
         cmocka_unit_test(work_that_ends_gives_its_status),
         cmocka_unit_test(work_that_hangs_is_given_up_and_frees_its_state_later),
         cmocka_unit_test(slow_work_is_waited_for),
+        cmocka_unit_test(the_caller_s_thread_does_what_work_asks),
+        cmocka_unit_test(a_question_after_the_caller_has_gone_is_refused),
+        cmocka_unit_test(the_caller_is_asked_meanwhile),
         cmocka_unit_test(an_interrupt_ends_the_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,7 @@ static char place[FOLDER_PATH];
 static void *home;
 static rks_error err;
 static const rks_home_ops *const ops = &rks_home_directory;
+static const rks_home_limits limits = {.stall_ms = 60000, .tell_ms = 60000, .timeout_ms = 60000};
 
 /* A read and what became of it. */
 typedef struct asked {
@@ -100,7 +101,7 @@ static int make_place(void **state)
     (void)state;
     pread_set(PREAD_WORKS, 0, 0);
     assert_true(folder_make(place));
-    assert_ok(ops->open(place, NULL, 0, &home, &err), &err);
+    assert_ok(ops->open(place, &limits, &home, &err), &err);
     return 0;
 }
 
@@ -448,7 +449,7 @@ static void a_directory_is_made_with_its_first_file(void **state)
     char below[FOLDER_PATH + 16], version[RKS_HOME_VERSION] = "";
     snprintf(below, sizeof(below), "%s/x/y", place);
     ops->close(home, 1000);
-    assert_ok(ops->open(below, NULL, 0, &home, &err), &err);
+    assert_ok(ops->open(below, &limits, &home, &err), &err);
     assert_int_equal(files_of(""), 0);
     assert_ok(put_text("a", "first", RKS_PUT_ABSENT, version), &err);
     expect_text("x/y/a", "first");
