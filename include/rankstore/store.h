@@ -78,7 +78,8 @@ typedef struct rks_store_options {
                       * are as many as there are. A further copy comes from a rank that has the
                       * shard, and from home only if that fails. Default 0: 1 */
     /* With `local`: bytes that the dataset may add to this rank's disk. RKS_ERR_IO with the numbers
-     * if the parts do not fit. Default 0: three quarters of what is free. */
+     * if the parts do not fit, unless `room` says otherwise. Default 0: three quarters of what is
+     * free. */
     uint64_t local_room;
     /* If `directory` is a URL (s3://, gs://, az://, https://, ...): what its store needs, such as
      * credentials, as a JSON object; see rks_set_store_helper. They stay secret: no message and no
@@ -88,6 +89,12 @@ typedef struct rks_store_options {
     /* With `local`: brings only the index and what is read, and takes no room on the disk ahead:
      * for programs that look into a dataset. The shards do not become whole. */
     bool on_demand;
+    /* With `local`: what to do with shards for which the local disks have no room. "error":
+     * RKS_ERR_IO with the numbers. "through": they are read through: the nodes map them at home,
+     * which must be a directory, and keep nothing of them but what the page cache has; they are
+     * chosen anew at each opening, and what is local already stays. RKS_ERR_ARGUMENT for a URL.
+     * Default NULL: "error". */
+    const char *room;
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);

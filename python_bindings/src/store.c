@@ -347,7 +347,7 @@ static PyObject *open_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     static char *keys[] = {"group",      "directory",       "exchange",   "no_share", "no_check",
                            "missing",    "inflight_bytes",  "quarantine", "names",    "columns",
                            "metrics",    "index_dir",       "shards",     "local",    "copies",
-                           "local_room", "storage_options", NULL};
+                           "local_room", "storage_options", "room",       NULL};
     PyObject *group, *directory, *inflight = NULL, *room = NULL, *names = Py_None,
                                  *columns = Py_None;
     PyObject *shards = Py_None;
@@ -356,12 +356,12 @@ static PyObject *open_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     rks_store_options options;
     rks_store_options_default(&options);
     const char *exchange = NULL, *missing = NULL, *quarantine = NULL, *index_dir = NULL;
-    const char *local = NULL, *storage_options = NULL;
+    const char *local = NULL, *storage_options = NULL, *no_room = NULL;
     places from = {0};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zppzOzOOIzOzIOz:Store", keys, &group,
-                                     &directory, &exchange, &no_share, &no_check, &missing,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zppzOzOOIzOzIOzz:Store", keys,
+                                     &group, &directory, &exchange, &no_share, &no_check, &missing,
                                      &inflight, &quarantine, &names, &columns, &metrics, &index_dir,
-                                     &shards, &local, &copies, &room, &storage_options) ||
+                                     &shards, &local, &copies, &room, &storage_options, &no_room) ||
         !core_number(room, "local_room", 0, UINT64_MAX, &options.local_room) ||
         !core_number(inflight, "inflight_bytes", 0, UINT64_MAX, &options.inflight_bytes))
         return NULL;
@@ -374,6 +374,7 @@ static PyObject *open_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     options.metrics_port = metrics;
     options.index_dir = index_dir;
     options.local = local;
+    options.room = no_room;
     options.storage_options = storage_options;
     options.copies = copies;
     store *self = NULL;

@@ -101,7 +101,7 @@ static rks_status look_at_places(void *user, rks_error *err)
     return compare_places(p->directory, p->home, err);
 }
 
-static rks_status hear_group(void *user, rks_error *err)
+static rks_status hear_job(void *user, rks_error *err)
 {
     return rks_group_must_stop(user, err);
 }
@@ -110,7 +110,7 @@ rks_status rks_publish_check_places(rks_group *group, const char *directory, con
                                     rks_error *err)
 {
     rks_home_address address;
-    rks_home_limits limits = {.must_stop = hear_group, .user = group};
+    rks_home_limits limits = {.must_stop = hear_job, .user = group};
     bool left = false;
     rks_status status = rks_home_address_of(home, &address, err);
     if (status != RKS_OK || address.stored)

@@ -162,7 +162,7 @@ static rks_status give_by_caller(void *user, uint64_t first, uint8_t *to, size_t
     return rks_file_wait_ask(give_asked, c, err);
 }
 
-static rks_status put_file(call *c, rks_error *err)
+static rks_status do_put(call *c, rks_error *err)
 {
     const rks_home_bytes bytes = {
         .size = c->bytes.size, .give = give_by_caller, .user = c, .claim = c->claim};
@@ -182,7 +182,7 @@ rks_status rks_directory_call_put(rks_directory_calls *calls, const char *name,
     }
     if (status != RKS_OK)
         return status;
-    c->run = put_file;
+    c->run = do_put;
     c->bytes = *bytes;
     c->rule = rule;
     return wait_for_call(c, version, err);
@@ -203,7 +203,7 @@ static rks_status tell_caller(void *user, const rks_home_listed *file, rks_error
     return rks_file_wait_ask(tell_asked, c, err);
 }
 
-static rks_status list_files(call *c, rks_error *err)
+static rks_status do_list(call *c, rks_error *err)
 {
     return rks_directory_list(c->of->path, c->name, tell_caller, c, err);
 }
@@ -215,13 +215,13 @@ rks_status rks_directory_call_list(rks_directory_calls *calls, const char *prefi
     rks_status status = make_call(calls, prefix, "", &c, err);
     if (status != RKS_OK)
         return status;
-    c->run = list_files;
+    c->run = do_list;
     c->each = each;
     c->user = user;
     return wait_for_call(c, NULL, err);
 }
 
-static rks_status drop_file(call *c, rks_error *err)
+static rks_status do_drop(call *c, rks_error *err)
 {
     return rks_directory_drop(c->of->path, c->name, c->version, err);
 }
@@ -233,6 +233,6 @@ rks_status rks_directory_call_drop(rks_directory_calls *calls, const char *name,
     rks_status status = make_call(calls, name, version, &c, err);
     if (status != RKS_OK)
         return status;
-    c->run = drop_file;
+    c->run = do_drop;
     return wait_for_call(c, NULL, err);
 }

@@ -25,7 +25,7 @@ typedef struct waiting {
     uint64_t told_ms; /* of the quiet time, when a line was last said */
 } waiting;
 
-static rks_status hear_group(void *user, uint64_t quiet_ms, rks_error *err)
+static rks_status tell_and_hear(void *user, uint64_t quiet_ms, rks_error *err)
 {
     waiting *w = user;
     w->told_ms = quiet_ms < w->told_ms ? 0 : w->told_ms; /* it has answered meanwhile */
@@ -41,7 +41,7 @@ rks_status rks_home_wait(const rks_home_limits *limits, const char *what, const 
 {
     waiting w = {.limits = limits, .what = what};
     rks_file_work heard = *work;
-    heard.meanwhile = hear_group;
+    heard.meanwhile = tell_and_hear;
     heard.user = &w;
     heard.limit_is_fixed = true;
     return rks_file_wait(&heard, limits->timeout_ms, left, err);

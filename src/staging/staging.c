@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "home/assign.h"
 #include "staging/adopt.h"
@@ -40,6 +41,7 @@ struct rks_staging {
     lacking *mine;          /* what this rank brings, as the arrivals count */
     char (*names)[128];     /* of these shards */
     uint64_t samples;       /* of the dataset */
+    bool *through;          /* by shard: it is read at home; NULL: none is */
     rks_arrivals *arrivals; /* NULL: there are none */
     bool on_demand;
 };
@@ -200,7 +202,7 @@ static rks_status fail_no_room(const rks_staging *s, const places *p, uint64_t b
     return rks_fail(err, RKS_ERR_IO, 0,
                     "local: no room for %s of %s of shards; %" PRIu32
                     " local director%s room for %s more; give more room (local_room), use more "
-                    "nodes or fewer copies",
+                    "nodes or fewer copies, or open it with room=\"through\"",
                     print_bytes(bytes, texts[0]), print_bytes(s->plan.wanted + bytes, texts[1]),
                     p->count, p->count == 1 ? "y has" : "ies have", print_bytes(room, texts[2]));
 }
@@ -253,6 +255,28 @@ static rks_status choose_mine(rks_staging *s, const rks_dataset *dataset, const 
     return status;
 }
 
+/* What no place holds, nor has room for, is read through. Lacking room of further copies is no
+ * loss.
+ */
+static rks_status choose_through(rks_staging *s, const rks_dataset *dataset, const int32_t *holders,
+                                 uint32_t copies, rks_error *err)
+{
+    char text[32];
+    s->through = rks_alloc(dataset->shard_count, sizeof(*s->through), err);
+    if (s->through == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < dataset->shard_count; i++) {
+        s->through[i] = holders[i * copies] < 0;
+        s->plan.through_shards += s->through[i];
+        s->plan.through_bytes += s->through[i] ? dataset->shards[i].file_bytes : 0;
+    }
+    if (s->plan.through_shards > 0 && rks_group_rank(s->group) == 0)
+        rks_log("local: no room for %zu of %zu shards, %s: they are read through, from %s",
+                s->plan.through_shards, dataset->shard_count,
+                print_bytes(s->plan.through_bytes, text), s->home->name);
+    return RKS_OK;
+}
+
 static rks_status assign(rks_staging *s, const rks_dataset *dataset,
                          const rks_staging_options *options, const places *p, rks_error *err)
 {
@@ -275,7 +299,9 @@ static rks_status assign(rks_staging *s, const rks_dataset *dataset,
     if (status == RKS_OK)
         status = choose_mine(s, dataset, p, holders, copies,
                              options->must_copy || options->everywhere, err);
-    if (status == RKS_OK && without > 0)
+    if (status == RKS_OK && without > 0 && options->through)
+        status = choose_through(s, dataset, holders, copies, err);
+    else if (status == RKS_OK && without > 0)
         status = fail_no_room(s, p, without, err);
     rks_free(list);
     rks_free(holders);
@@ -319,6 +345,10 @@ static rks_status make_staging(rks_group *group, const rks_dataset *dataset,
     s->group = group;
     s->on_demand = options->on_demand;
     rks_status status = take_home(s, options, err);
+    if (status == RKS_OK && options->through && (s->home == NULL || s->home->ops->far))
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "room: \"through\" needs a home that is a directory, whose shards can be "
+                          "mapped; give more room, or leave `room` out");
     if (status == RKS_OK)
         status = rks_place_make(group, options->local, options->folder,
                                 options->on_demand ? INT64_MAX / 1024 : options->room,
@@ -350,8 +380,9 @@ static rks_status learn_places(const beginning *begun, rks_status status, rks_st
     char said[48];
     snprintf(said, sizeof(said), options->everywhere ? "everywhere" : "%" PRIu32, options->copies);
     const rks_fact facts[] = {rks_fact_fixed(&begun->told, sizeof(begun->told)),
-                              rks_fact_same_shown("copies", said)};
-    status = rks_group_agree_on(group, "stage: directories", status, facts, 2, &agreed, err);
+                              rks_fact_same_shown("copies", said),
+                              rks_fact_same_shown("room", options->through ? "through" : "error")};
+    status = rks_group_agree_on(group, "stage: directories", status, facts, 3, &agreed, err);
     if (status != RKS_OK)
         return status;
     status = number_places(s, &agreed, p, err);
@@ -459,6 +490,7 @@ void rks_staging_end(rks_staging *staging)
     rks_leases_end(staging->lease);
     rks_free(staging->mine);
     rks_free(staging->names);
+    rks_free(staging->through);
     rks_free(staging->directory);
     rks_free(staging);
 }
@@ -489,6 +521,11 @@ int64_t rks_staging_find(const rks_staging *staging, const char *shard)
         if (!staging->mine[i].optional && strcmp(staging->names[i], shard) == 0)
             return (int64_t)i;
     return -1;
+}
+
+bool rks_staging_reads_through(const rks_staging *staging, size_t shard)
+{
+    return staging->through != NULL && staging->through[shard];
 }
 
 uint64_t rks_staging_brought(const rks_staging *staging)

@@ -24,18 +24,22 @@ typedef struct rks_staging_options {
                     * is free */
     bool everywhere; /* each node gets all shards; `copies` is ignored */
     bool on_demand;  /* only heads and what is needed; no room is taken ahead */
+    bool through;    /* shards without room are not brought: rks_staging_reads_through. Needs a home
+                      * that is a directory */
     bool must_copy;  /* further copies of a shard count as much as the first one */
 } rks_staging_options;
 
 /* What the ranks bring. A shard that no place has whole is brought once first; further copies of a
  * shard are made when there is nothing else to do, and may fail. */
 typedef struct rks_staging_plan {
-    uint32_t places; /* local directories */
-    uint64_t bytes;  /* of the dataset's shards, each once */
-    uint64_t wanted; /* bytes of all copies */
-    uint64_t here;   /* of them in a local directory when it began */
-    uint64_t mine;   /* bytes that this rank brings, without further copies */
-    size_t shards;   /* that this rank brings, with further copies */
+    uint32_t places;        /* local directories */
+    uint64_t bytes;         /* of the dataset's shards, each once */
+    uint64_t wanted;        /* bytes of all copies */
+    uint64_t here;          /* of them in a local directory when it began */
+    uint64_t mine;          /* bytes that this rank brings, without further copies */
+    size_t shards;          /* that this rank brings, with further copies */
+    uint64_t through_bytes; /* of the shards that no place has room for */
+    size_t through_shards;
 } rks_staging_plan;
 
 typedef struct rks_staging rks_staging;
@@ -68,6 +72,11 @@ rks_arrivals *rks_staging_arrivals(const rks_staging *staging);
 /* Returns the place of a shard in the arrivals; -1: this rank does not bring it, or
  * as a further copy, which nobody reads before it is whole. */
 int64_t rks_staging_find(const rks_staging *staging, const char *shard);
+
+/* Returns true if no place has the shard, or room for it: it is read at home. The same on all
+ * ranks.
+ */
+bool rks_staging_reads_through(const rks_staging *staging, size_t shard);
 
 /* COLLECTIVE. Waits until all ranks have come so far. The error of one is that of all. `progress`
  * (may be NULL) is called as in base.h. */

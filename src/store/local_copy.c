@@ -10,6 +10,7 @@
 
 #include "base/available_memory.h"
 #include "base/error.h"
+#include "base/file_wait.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "dataset/build_directory.h"
@@ -105,6 +106,10 @@ rks_status rks_store_choose_local(const char **directory, rks_store_options *opt
 
 static rks_status check_local_options(const rks_store_options *options, rks_error *err)
 {
+    if (options->room != NULL && strcmp(options->room, "through") != 0 &&
+        strcmp(options->room, "error") != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "room: \"%.40s\" is not known; \"error\" or \"through\"", options->room);
     if (options->shard_count > 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "local: goes without `shards`: what is not local comes from home");
@@ -179,7 +184,9 @@ rks_status rks_store_take_local(rks_group *group, const rks_dataset *dataset, co
                                         .room = options->local_room,
                                         .storage_options = options->storage_options,
                                         .opened = opened,
-                                        .on_demand = options->on_demand};
+                                        .on_demand = options->on_demand,
+                                        .through = options->room != NULL &&
+                                                   strcmp(options->room, "through") == 0};
     rks_status status = rks_store_make_local(group, dataset, home, &wanted, &begun, err);
     if (status == RKS_OK)
         status = rks_staging_wait(begun, RKS_ARRIVALS_HEADS, NULL, NULL, err);
@@ -332,6 +339,22 @@ rks_status rks_store_open_arriving(rks_store *store, rks_error *err)
         status = rks_store_open_shards(store, err); /* those that were sealed in between */
     store->arriving.shards = store->arriving_shards;
     store->arriving.maps = store->shards;
+    return status;
+}
+
+rks_status rks_store_open_through(rks_store *store, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < store->dataset->shard_count; i++) {
+        const size_t of = staging_of(store, i);
+        const size_t first =
+            store->dataset->source_count == 0 ? 0 : store->dataset->sources[of].first_shard;
+        if (of >= store->staging_count || store->shards[i] != NULL ||
+            !rks_staging_reads_through(store->stagings[of], i - first))
+            continue;
+        rks_file_wait_at(rks_staging_home(store->stagings[of]));
+        status = rks_store_open_shard(store, rks_staging_home(store->stagings[of]), i, err);
+    }
     return status;
 }
 

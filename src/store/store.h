@@ -180,6 +180,8 @@ rks_status rks_store_take_local(rks_group *group, const rks_dataset *dataset, co
                                 rks_staging **staging, rks_error *err);
 /* Opens the shards that arrive at this rank. */
 rks_status rks_store_open_arriving(rks_store *store, rks_error *err);
+/* Opens at home the shards for which the local disks have no room. */
+rks_status rks_store_open_through(rks_store *store, rks_error *err);
 /* Maps those that arrive in this rank's directory through other ranks: then a message is needed
  * only for samples that are not here yet. `maps` by shard: what this rank has mapped; gets them. */
 rks_status rks_store_open_beside(rks_store *store, rks_shard **maps, rks_error *err);

@@ -271,6 +271,7 @@ static rks_status create_store(rks_group *group, const rks_loaded_dataset *loade
     made->options.missing = NULL;
     made->options.shards = NULL;
     made->options.local = NULL;
+    made->options.room = NULL;
     made->stagings = loaded->stagings;
     made->staging_count = loaded->staging_count;
     made->dataset = dataset;
@@ -281,10 +282,12 @@ static rks_status create_store(rks_group *group, const rks_loaded_dataset *loade
         return RKS_ERR_MEMORY;
     rks_status read = rks_store_read_missing(options->missing, &made->opens_partly, err);
     if (read == RKS_OK && options->local == NULL &&
-        (options->copies > 1 || options->local_room > 0))
+        (options->copies > 1 || options->local_room > 0 || options->room != NULL))
         read = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "%s: needs `local`, a directory on a disk of this node",
-                        options->copies > 1 ? "copies" : "local_room");
+                        options->copies > 1     ? "copies"
+                        : options->room != NULL ? "room"
+                                                : "local_room");
     if (read == RKS_OK)
         read = rks_store_take_folders(made, loaded->beside, err);
     if (read != RKS_OK)

@@ -267,6 +267,8 @@ static rks_status read_shards(void *state, rks_error *err)
     if (status == RKS_OK)
         status = rks_store_open_arriving(store, err);
     if (status == RKS_OK)
+        status = rks_store_open_through(store, err);
+    if (status == RKS_OK)
         status = rks_store_open_copies(store, err);
     if (status == RKS_OK)
         status = rks_store_load_quarantine(store, r->quarantine.all[0], &r->own.listed,

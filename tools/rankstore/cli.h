@@ -257,6 +257,20 @@ const char *cli_directory(const char *word);
          .normal = "1",                                                                            \
          .least = 1,                                                                               \
          .most = UINT32_MAX},                                                                      \
+        {"--local-room",                                                                           \
+         "BYTES",                                                                                  \
+         CLI_SIZE,                                                                                 \
+         offsetof(args, field.options.local_room),                                                 \
+         .help = "with --local: what the dataset may add to a rank's disk",                        \
+         .normal = "three quarters of what is free"},                                              \
+        {"--room",                                                                                 \
+         "WHAT",                                                                                   \
+         CLI_TEXT,                                                                                 \
+         offsetof(args, field.options.room),                                                       \
+         .help = "with --local: what to do with shards for which the disks have no room: error; "  \
+                 "through: read them at home, and keep nothing of them",                           \
+         .choices = "error through",                                                               \
+         .normal = "error"},                                                                       \
         {"--index-dir",                                                                            \
          "DIR",                                                                                    \
          CLI_TEXT,                                                                                 \

@@ -34,7 +34,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
          names: Sequence[str] | None = None, columns: Sequence[str] | None = None, metrics: int | None = None,
          index_dir: str | os.PathLike[str] | None = None, shards: Sequence[str | os.PathLike[str]] | None = None,
          local: str | os.PathLike[str] | None = None, copies: int = 1, local_room: int | str | None = None,
-         partial: None = None, storage_options: Mapping[str, Any] | None = None) -> Dataset:
+         room: str = "error", partial: None = None, storage_options: Mapping[str, Any] | None = None) -> Dataset:
     """Open a dataset, or several as one (collective: call it on every rank).
 
     Each rank serves the shards that it can read to the other ranks.
@@ -86,7 +86,11 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         2, a job goes on without home after a node is lost. A further copy comes from a rank that has the shard, and from home only if
         that fails. Default: 1.
     local_room: int or str ("200GiB"), in bytes. With `local`: what the dataset may add to this rank's disk. IOFailedError, with the
-        numbers, if the parts do not fit. Default: three quarters of what is free.
+        numbers, if the parts do not fit, unless `room` says otherwise. Default: three quarters of what is free.
+    room: str. With `local`: what to do with shards for which the local disks have no room. "error" raises IOFailedError with the numbers.
+        "through" reads them through: the nodes map them at home, which must be a directory (ArgumentError for a URL), and keep nothing of
+        them. They are chosen anew at each opening; what is local already stays. `stats()["home_bytes"]` does not count what is read
+        through. Default: "error".
     partial: the earlier name of missing="partial"; ArgumentError. Default: None.
     storage_options: dict. For a URL: what its store needs, as in obstore, such as {"region": ..., "endpoint": ..., "access_key_id": ...,
         "secret_access_key": ...}. No message and no file shows its secrets. Default: what the environment and the machine give.
@@ -102,10 +106,14 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     if partial is not None:
         raise ArgumentError('partial: this option is now missing="partial"')
     in_store = any(is_url(one) for one in given)
-    if local is None and not in_store and (copies != 1 or local_room is not None):
-        raise ArgumentError(f"{'copies' if copies != 1 else 'local_room'}: needs local=, a directory on a disk of this node")
+    if room not in ("error", "through"):
+        raise ArgumentError(f'room: {room!r} is not known; give "error" or "through"')
+    needs_local = {"copies": copies != 1, "local_room": local_room is not None, "room": room != "error"}
+    if local is None and not in_store and any(needs_local.values()):
+        first = next(name for name, is_given in needs_local.items() if is_given)
+        raise ArgumentError(f"{first}: needs local=, a directory on a disk of this node")
     check_copies(copies)
-    room = optional_bytes("local_room", local_room)
+    room_bytes = optional_bytes("local_room", local_room)
     folders = folders_of(shards)
     chosen = group if group is not None else current()
     nccl.prepare(chosen, exchange)
@@ -114,7 +122,8 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     options: dict[str, Any] = {
         "exchange": exchange, "no_share": no_share, "no_check": not check, "missing": missing, "inflight_bytes": inflight, "names": names,
         "columns": columns, "metrics": metrics or 0, "index_dir": None if index_dir is None else os.fspath(index_dir), "shards": folders,
-        "local": None if local is None else os.fspath(local), "copies": copies, "local_room": room or 0,
+        "local": None if local is None else os.fspath(local), "copies": copies, "local_room": room_bytes or 0,
+        "room": None if room == "error" else room,
         "storage_options": for_store(next((one for one in given if is_url(one)), given[0] if given else ""), storage_options),
         "quarantine": None if quarantine is None else os.fspath(quarantine)}
     store = _core.Store(chosen.core, wanted, **options)
