@@ -133,8 +133,8 @@ typedef struct rks_build_options {
     /* Of `home` and of sources that are URLs, as in rks_store_options. */
     const char *storage_options;
     /* Bytes of sources that are URLs that this rank holds in memory at once, those sent ahead
-     * included; more only while one sample is larger. Samples parsed from them are those of
-     * `threads`. Default 0: 256 MiB; at least 1 MiB. */
+     * included, and samples parsed from them that wait to be written; more only while one sample
+     * is larger. Default 0: 256 MiB; at least 1 MiB. */
     uint64_t input_bytes;
     /* What rks_source_list returned for the same sources: their stores are not asked again. Default
      * NULL: rank 0 asks. Given to all ranks or to none. */

@@ -389,27 +389,30 @@ def test_what_the_store_denies_is_named(store: stores.Store, tmp_path: Path) -> 
 
 PEAK = """
 import json, sys, rankstore
-source, out, options = sys.argv[1:]
+source, out, options, threads = sys.argv[1:]
 def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) << 10
 rankstore.build([{"i": 1}], out + ".first", progress=False).close()
 before, options = peak(), json.loads(options)
 more = {"storage_options": options, "input_bytes": "2MiB"} if options else {}
-rankstore.build(source, out, progress=False, threads=1, **more).close()
+rankstore.build(source, out, progress=False, threads=int(threads), unit_size="16MiB", **more).close()
 print(peak() - before)
 """
 
 
 def test_a_large_object_is_not_held_in_memory(store: stores.Store, tmp_path: Path) -> None:
-    """What a build by URL takes beyond one of the same file is bounded by input_bytes, not by the object."""
+    """What a build by URL takes beyond one of the same file is bounded by input_bytes, not by the object, nor by the units that wait."""
     import obstore
     line = json.dumps({"text": "x" * 4000}).encode() + b"\n"
     (tmp_path / "a.jsonl").write_bytes(line * ((64 << 20) // len(line)))
     obstore.put(store.client(), "large/a.jsonl", tmp_path / "a.jsonl")
 
-    def grown(source: str, out: str, options: dict[str, Any]) -> int:
-        done = subprocess.run([sys.executable, "-c", PEAK, source, str(tmp_path / out), json.dumps(options)], check=True,
+    def grown(source: str, out: str, options: dict[str, Any], threads: int) -> int:
+        done = subprocess.run([sys.executable, "-c", PEAK, source, str(tmp_path / out), json.dumps(options), str(threads)], check=True,
                               capture_output=True, text=True)
         return int(done.stdout)
 
-    assert grown(store.url("large/a.jsonl"), "stored", store.options) < grown(str(tmp_path / "a.jsonl"), "file", {}) + (32 << 20)
+    alone = grown(store.url("large/a.jsonl"), "stored", store.options, 1)
+    assert alone < grown(str(tmp_path / "a.jsonl"), "file", {}, 1) + (32 << 20)
+    many = grown(store.url("large/a.jsonl"), "many", store.options, 4)
+    assert many < alone + (24 << 20), "samples that wait for the turn of their unit count, too"

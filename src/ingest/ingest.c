@@ -17,6 +17,12 @@
 
 enum { BAD_ROOM = 64 << 10, KEPT_MOST = 64 << 20 };
 
+/* Of samples that wait for the unit's turn. Returns false if they find no room. */
+static bool hold_samples(rks_job *job, uint64_t bytes)
+{
+    return job->input->stores == NULL || rks_stores_hold(job->input->stores, &job->held, bytes);
+}
+
 rks_status rks_job_wait_turn(rks_job *job, rks_error *err)
 {
     if (job->turn == NULL)
@@ -25,7 +31,9 @@ rks_status rks_job_wait_turn(rks_job *job, rks_error *err)
     if (status != RKS_OK)
         return status;
     job->turn = NULL;
-    return rks_unit_writer_place(job->writer, job->first_row, err);
+    status = rks_unit_writer_place(job->writer, job->first_row, err);
+    hold_samples(job, 0);
+    return status;
 }
 
 rks_status rks_job_report(rks_job *job, uint64_t bytes, rks_error *err)
@@ -80,8 +88,9 @@ static rks_status write_sample(rks_job *at, const rks_value *values, const void 
         rks_unit_writer_add(at->writer, values, key, key_size, length, (uint32_t)at->rows, err);
     if (at->turn == NULL)
         return status;
-    bool refused = status == RKS_ERR_DATA;
-    if (refused || (status == RKS_OK && rks_unit_writer_kept(at->writer) >= KEPT_MOST)) {
+    const uint64_t kept = rks_unit_writer_kept(at->writer);
+    const bool refused = status == RKS_ERR_DATA;
+    if (refused || (status == RKS_OK && (kept >= KEPT_MOST || !hold_samples(at, kept)))) {
         status = rks_job_wait_turn(at, err);
         if (status == RKS_OK && refused)
             return write_sample(at, values, key, key_size, length, err);
@@ -285,6 +294,7 @@ rks_status rks_ingest_unit(const rks_ingest_reading *with, size_t unit, uint64_t
     at.turn = turn;
     status = read_into(&at, writer, rks_selector_derived_keys(with->selector), err);
     rks_unit_writer_free(at.writer);
+    hold_samples(&at, 0);
     return status == RKS_OK ? rks_job_report(&at, at.unit->size, err) : status;
 }
 

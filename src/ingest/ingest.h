@@ -56,7 +56,8 @@ typedef struct rks_ingest_progress {
 } rks_ingest_progress;
 
 /* For units that threads read in parallel: they end in order. A unit's turn comes when all units
- * before it have ended. Until then its samples wait in memory, up to 64 MiB, and it does not know
+ * before it have ended. Until then its samples wait in memory, up to 64 MiB (and
+ * within input_bytes, if they are of stored inputs), and it does not know
  * which row of its file comes first. */
 typedef struct rks_ingest_turn {
     /* Waits for the turn and sets *first_row. Fails if a unit before it failed or the build is

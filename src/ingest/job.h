@@ -32,6 +32,7 @@ typedef struct rks_job {
     uint64_t max_sample;
     uint64_t draw_limit;         /* see row_sampling.h */
     const rks_ingest_turn *turn; /* NULL during the job's turn */
+    uint64_t held;               /* bytes of samples that wait for it, of stored inputs */
     uint64_t first_row;          /* of the unit, in its file; unknown before the turn */
     uint64_t rows;               /* seen so far: the current row's number in the unit */
     uint64_t kept;

@@ -65,6 +65,17 @@ void rks_stores_free(rks_stores *stores)
     rks_free(stores);
 }
 
+bool rks_stores_hold(rks_stores *stores, uint64_t *held, uint64_t bytes)
+{
+    const int64_t more = (int64_t)bytes - (int64_t)*held;
+    pthread_mutex_lock(&stores->mutex);
+    const bool fits = more <= 0 || stores->left >= more;
+    stores->left -= fits ? more : 0;
+    pthread_mutex_unlock(&stores->mutex);
+    *held = fits ? bytes : *held;
+    return fits;
+}
+
 /* ---- an open object -------------------------------------------------------------------------- */
 
 typedef struct object {

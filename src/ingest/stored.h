@@ -11,8 +11,10 @@
  * Look     The store is asked what is there once, by one rank; the others take its listing. Later
  *          each range is read only of the version that was listed then, so what was replaced is an
  *          error.
- * Memory   What readers hold of objects, bytes sent ahead included, is at most `input_bytes`. A
- *          reader always gets 64 KiB, and more if one value is larger.
+ * Memory   What readers hold of objects, bytes sent ahead included, and samples that wait for
+ *          their unit's turn are at most `input_bytes`. A reader always gets 64 KiB, and more if
+ *          one value is larger; a unit that finds no room for its samples waits for its turn, with
+ *          one block of them more.
  * Twice    What is read to find the format, the schema or the number of rows is kept for the reader
  *          of the unit, as far as there is room (stored_range.h). */
 #ifndef RKS_INGEST_STORED_H
@@ -55,6 +57,9 @@ typedef struct rks_stores {
 rks_status rks_stores_create(const char *options, const char *listing, uint64_t input_bytes,
                              rks_stores **stores, rks_error *err);
 void rks_stores_free(rks_stores *stores); /* NULL is accepted */
+/* Makes `*held` bytes of samples, which count in input_bytes, to be `bytes`. Returns false, and
+ * changes nothing, if there is no room. Any thread. */
+bool rks_stores_hold(rks_stores *stores, uint64_t *held, uint64_t bytes);
 /* Returns the store of a URL, and where the object's name begins in it. */
 rks_status rks_stores_root(rks_stores *stores, const char *url, rks_stored_root **root,
                            const char **name, rks_error *err);

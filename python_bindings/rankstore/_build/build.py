@@ -161,7 +161,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         over the ranks' connections. With 2, a node may be lost without a home. More than there are nodes are as many as there are.
         Default: 1.
     input_bytes: int or str, such as "64MiB"; at least 1 MiB. How many bytes of sources that are URLs each rank holds in memory, those that
-        are sent ahead included; more only while one sample is larger. Default: 256 MiB.
+        are sent ahead included, and samples parsed from them that wait to be written; more only while one sample is larger.
+        Default: 256 MiB.
 
     Returns the open Dataset; its `report` is a BuildReport.
     Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "base/memory.h"
+#include "ingest/ingest.h"
 #include "ingest/stored_range.h"
 #include "scratch.h"
 
@@ -365,6 +366,82 @@ static void a_replaced_object_is_an_error_that_says_so(void **state)
     rks_input_file_close(handle);
 }
 
+/* ---- samples that wait ----------------------------------------------------------------------- */
+
+typedef struct waited {
+    const rks_stores *of;
+    uint64_t read, at; /* bytes of the unit: now, and when it waited for its turn */
+    int64_t least;     /* room that was left */
+    int times;
+} waited;
+
+static rks_status note_bytes(void *user, uint64_t bytes, uint64_t samples, rks_error *error)
+{
+    waited *w = user;
+    (void)samples, (void)error;
+    w->read = bytes;
+    w->least = w->of->left < w->least ? w->of->left : w->least;
+    return RKS_OK;
+}
+
+static rks_status turn_comes(void *user, uint64_t *first_row, rks_error *error)
+{
+    waited *w = user;
+    (void)error;
+    w->at = w->read;
+    w->times++;
+    *first_row = 0;
+    return RKS_OK;
+}
+
+static bool turn_is_far(void *user)
+{
+    (void)user;
+    return false;
+}
+
+/* A unit larger than input_bytes waits as soon as its samples have taken what was left. */
+static void samples_that_wait_for_their_turn_count(void **state)
+{
+    (void)state;
+    enum { BYTES = 12 << 20, LINE = 4096 };
+    static const char *const URL = "s3://good/wait.txt";
+    char *text = malloc(BYTES);
+    memset(text, 'x', BYTES);
+    for (size_t i = LINE; i <= BYTES; i += LINE)
+        text[i - 1] = '\n';
+    scratch_bytes("wait.txt", text, BYTES);
+    free(text);
+    const rks_ingest_options options = {
+        .schema = "text:str", .input_bytes = 3 << 20, .unit_size = 64 << 20};
+    rks_shard_options shard = {.derived_keys = true};
+    rks_input *input = NULL;
+    rks_schema *schema = NULL;
+    rks_selector *selector = NULL;
+    rks_shard_writer *writer = NULL;
+    rks_buffer bad = {0};
+    assert_ok(rks_input_open(&URL, 1, &options, &input, &err), &err);
+    assert_int_equal(input->unit_count, 1);
+    assert_ok(rks_schema_parse(options.schema, &schema, &err), &err);
+    assert_ok(rks_selector_create(schema, &options, &selector, &err), &err);
+    shard.schema = schema;
+    assert_ok(rks_shard_writer_open(scratch_dir, "wait", &shard, &writer, &err), &err);
+    waited w = {.of = input->stores, .least = INT64_MAX};
+    const rks_ingest_progress progress = {.tick = note_bytes, .user = &w};
+    const rks_ingest_turn turn = {turn_comes, turn_is_far, &w};
+    const rks_ingest_reading with = {input, schema, &options, selector, &bad};
+    assert_ok(rks_ingest_unit(&with, 0, 0, writer, &progress, &turn, &err), &err);
+    assert_int_equal(w.times, 1);
+    assert_true(w.at <= 5 << 20); /* its block and its window are beside them */
+    assert_true(w.least >= -(int64_t)RKS_RANGE_LEAST);
+    rks_range_drop_kept(input->stores);
+    assert_true(input->stores->left == 3 << 20);
+    rks_shard_writer_close(writer);
+    rks_selector_free(selector);
+    rks_schema_free(schema);
+    rks_input_free(input);
+}
+
 static int make_stores(void **state)
 {
     if (scratch_open(state) != 0)
@@ -405,6 +482,7 @@ int main(void)
         cmocka_unit_test(a_failure_of_what_was_sent_ahead_is_its_readers),
         cmocka_unit_test(what_is_kept_makes_room_for_readers),
         cmocka_unit_test(a_replaced_object_is_an_error_that_says_so),
+        cmocka_unit_test(samples_that_wait_for_their_turn_count),
     };
     return cmocka_run_group_tests(tests, make_stores, free_stores);
 }
