@@ -272,11 +272,12 @@ def test_an_interrupt_does_not_wait_for_a_transform(ds: rankstore.Dataset) -> No
 # ---- ranks ---------------------------------------------------------------------------------------------------------------
 
 def test_opening_and_closing_leaves_no_thread_or_descriptor(tmp_path: Path) -> None:
-    """Ranks with directories of their own have a service for worker processes."""
+    """Ranks with directories of their own have a service for worker processes. Nothing waits for the collector."""
     lines = launched(2, """
-import made, pickle
+import gc, made, pickle
 from pathlib import Path
 def main(group):
+    gc.disable()
     made.build(Path(OUT) / f"part{group.rank}", 60, group)
     def count():
         return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))

@@ -125,3 +125,5 @@ class Service:
         self._core.close()
         self._shown.close()
         os.close(self.counter)
+        # This object and the core's service hold each other until the collector comes: the store's descriptors must not.
+        del self._store, self._describe
