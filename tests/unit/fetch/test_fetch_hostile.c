@@ -12,8 +12,20 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "fetch/retry.h"
 #include "fetch/wire.h"
 #include "world.h"
+
+/* The clock is ahead by so much. */
+static atomic_uint_least64_t ahead_ms;
+
+uint64_t __real_rks_now_ms(void);
+uint64_t __wrap_rks_now_ms(void);
+
+uint64_t __wrap_rks_now_ms(void)
+{
+    return __real_rks_now_ms() + atomic_load(&ahead_ms);
+}
 
 static rks_fetch_server *honest;
 
@@ -25,9 +37,10 @@ typedef enum trick {
     TRICK_COUNT,    /* says that it serves `at` records */
     TRICK_FEW,      /* serves one record a reply */
     TRICK_OTHER_ROW,
-    TRICK_CUT,  /* the first `at` replies break off in the middle */
-    TRICK_FAIL, /* an error reply */
-    TRICK_HOLD, /* answers when it is told to */
+    TRICK_CUT,        /* the first `at` replies break off in the middle */
+    TRICK_FAIL,       /* an error reply */
+    TRICK_HOLD,       /* answers when it is told to */
+    TRICK_HOLD_FIRST, /* the same of its first request alone */
 } trick;
 
 static trick the_trick;
@@ -81,7 +94,7 @@ static void hostile_serve(void *user, rks_request *request)
         rks_request_fail(request, &why);
         return;
     }
-    if (the_trick == TRICK_HOLD) {
+    if (the_trick == TRICK_HOLD || (the_trick == TRICK_HOLD_FIRST && number == 0)) {
         pthread_mutex_lock(&mutex);
         held = request;
         pthread_cond_signal(&came);
@@ -440,6 +453,37 @@ static void an_owner_that_beats_and_sends_nothing_is_named(void **state)
     rks_fetcher_close(fetcher);
 }
 
+static void an_owner_that_answers_others_is_not_silent(void **state)
+{
+    (void)state;
+    enum { PATIENCE_MS = 10 * 60 * 1000, MOST_OF_IT_MS = PATIENCE_MS / 4 * 3 };
+    world_disconnect();
+    world_connect(3, 10 * PATIENCE_MS); /* time passes at a leap, and nobody is lost */
+    rks_engine_serve(w.engines[1], RKS_SERVICE_FETCH, hostile_serve, NULL, &w);
+    rks_fetcher *fetcher = NULL;
+    rks_fetcher_options options = world_options(0, 0, HOSTILE_ONLY);
+    options.timeout_ms = PATIENCE_MS;
+    assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
+    rks_wanted wanted[COUNT];
+    rks_fetch *slow = NULL;
+    rks_batch *batch = NULL;
+    world_wanted_many(IDS, COUNT, wanted);
+    the_trick = TRICK_HOLD_FIRST;
+    alarm(600);
+    assert_ok(world_start(fetcher, wanted, COUNT, &slow, &err), &err);
+    wait_for_request();
+    for (int i = 0; i < 3; i++) {
+        atomic_fetch_add(&ahead_ms, MOST_OF_IT_MS);
+        fetch_and_check(fetcher);
+        assert_false(rks_fetch_give_up_silent(slow));
+    }
+    atomic_fetch_add(&ahead_ms, PATIENCE_MS);
+    assert_true(rks_fetch_give_up_silent(slow));
+    assert_fails(RKS_ERR_TIMEOUT, rks_fetch_wait(slow, &batch, &err));
+    alarm(0);
+    rks_fetcher_close(fetcher);
+}
+
 /* `inflight_bytes` 1: requests have room one after the other. */
 static void ask_another_owner(uint64_t inflight_bytes)
 {
@@ -562,6 +606,7 @@ int main(void)
         CONNECTED(the_end_of_the_engine_ends_the_wait),
         CONNECTED(an_owner_that_goes_while_it_is_waited_for_is_named),
         CONNECTED(an_owner_that_beats_and_sends_nothing_is_named),
+        CONNECTED(an_owner_that_answers_others_is_not_silent),
         CONNECTED(instead_of_an_owner_that_sends_nothing_another_is_asked),
         CONNECTED(a_request_that_is_given_up_gives_its_room_back),
         CONNECTED(a_fetch_that_is_cancelled_gives_its_room_back),

@@ -188,6 +188,22 @@ static void ranks_that_bring_other_facts_find_out(void **state)
         on_threads(4, bring_other_facts, &count);
 }
 
+static void bring_an_optional_fact_of_another_size(member *m)
+{
+    uint32_t number = 1;
+    if (!open_group(m, T, 2))
+        return;
+    const rks_fact fact = rks_fact_optional(&number, m->rank == 3 ? 3 : 4);
+    EXPECT(rks_group_agree_on(m->group, "step", RKS_OK, &fact, 1, NULL, &m->err) == RKS_ERR_PEER);
+    EXPECT(strstr(m->err.text, "rank 3 brought malformed facts to 'step'") != NULL);
+}
+
+static void an_optional_fact_has_its_size_or_none(void **state)
+{
+    (void)state;
+    on_threads(4, bring_an_optional_fact_of_another_size, NULL);
+}
+
 /* A group of one: nobody waits for who failed. */
 static void each_failing_allocation_is_an_error_and_leaks_nothing(void **state)
 {
@@ -222,6 +238,7 @@ int main(void)
         cmocka_unit_test(long_values_that_differ_in_their_last_byte_differ),
         cmocka_unit_test(a_failure_comes_before_what_differs),
         cmocka_unit_test(ranks_that_bring_other_facts_find_out),
+        cmocka_unit_test(an_optional_fact_has_its_size_or_none),
         cmocka_unit_test(each_failing_allocation_is_an_error_and_leaks_nothing),
     };
     return cmocka_run_group_tests_name("agreement", tests, NULL, NULL);

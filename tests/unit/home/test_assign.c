@@ -269,6 +269,45 @@ static void places_of_one_disk_share_its_room(void **state)
     assert_true((holders[0] < 0) != (holders[1] < 0));
 }
 
+static void copies_lie_on_different_nodes(void **state)
+{
+    (void)state;
+    enum { SHARDS = 40, PLACES = 4 };
+    const uint64_t none[SHARDS] = {0};
+    rks_assign_shard shards[SHARDS];
+    rks_place places[PLACES];
+    int32_t holders[2 * SHARDS];
+    uint64_t lacking;
+    for (uint32_t i = 0; i < SHARDS; i++)
+        shards[i] = (rks_assign_shard){{i, i}, GIB};
+    for (uint32_t i = 0; i < PLACES; i++) /* two on each node */
+        places[i] =
+            (rks_place){.id = i, .node = i / 2, .disk = i, .room = SHARDS * GIB, .here = none};
+    assert_int_equal(
+        rks_assign(&(rks_cluster){shards, SHARDS, places, PLACES, 2}, holders, &lacking, &err),
+        RKS_OK);
+    assert_int_equal(lacking, 0);
+    for (uint32_t i = 0; i < SHARDS; i++)
+        assert_int_not_equal(holders[2 * i] / 2, holders[2 * i + 1] / 2);
+}
+
+static void what_has_begun_needs_room_for_the_rest_alone(void **state)
+{
+    (void)state;
+    const uint64_t most_of_it[1] = {GIB - 10};
+    const rks_assign_shard shard = {{1, 1}, GIB};
+    rks_place place = {.id = 1, .room = 10, .here = most_of_it};
+    int32_t holder;
+    uint64_t lacking;
+    assert_int_equal(rks_assign(&(rks_cluster){&shard, 1, &place, 1, 1}, &holder, &lacking, &err),
+                     RKS_OK);
+    assert_true(lacking == 0 && holder == 0);
+    place.room = 9;
+    assert_int_equal(rks_assign(&(rks_cluster){&shard, 1, &place, 1, 1}, &holder, &lacking, &err),
+                     RKS_OK);
+    assert_true(lacking == GIB && holder == -1);
+}
+
 static void nothing_to_assign_and_too_many_copies(void **state)
 {
     (void)state;
@@ -304,6 +343,8 @@ int main(void)
         cmocka_unit_test(what_has_begun_goes_on),
         cmocka_unit_test(loads_are_even),
         cmocka_unit_test(places_of_one_disk_share_its_room),
+        cmocka_unit_test(copies_lie_on_different_nodes),
+        cmocka_unit_test(what_has_begun_needs_room_for_the_rest_alone),
         cmocka_unit_test(nothing_to_assign_and_too_many_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,18 @@ static void a_share_of_the_rows_is_taken(void **state)
     }
 }
 
+static void rows_left_out_are_those_that_the_sample_does_not_take(void **state)
+{
+    (void)state;
+    const uint64_t limit = rks_draw_limit(0.3);
+    for (uint64_t seed = 0; seed < 5; seed++)
+        for (uint64_t unit = 0; unit < 5; unit++)
+            for (uint64_t rows = 0, left = 0; rows < 100; rows++) {
+                assert_int_equal(rks_draw_left_out(limit, seed, unit, rows), left);
+                left += !rks_row_is_sampled(limit, seed, unit, rows);
+            }
+}
+
 static void no_rate_takes_all(void **state)
 {
     (void)state;
@@ -64,6 +76,7 @@ int main(void)
         cmocka_unit_test(draws_do_not_change_from_version_to_version),
         cmocka_unit_test(rows_of_a_unit_have_different_numbers),
         cmocka_unit_test(a_share_of_the_rows_is_taken),
+        cmocka_unit_test(rows_left_out_are_those_that_the_sample_does_not_take),
         cmocka_unit_test(no_rate_takes_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

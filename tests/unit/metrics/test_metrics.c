@@ -356,6 +356,42 @@ static void many_datasets_are_cut_at_a_bound(void **state)
         rks_metrics_end(&many[i]);
 }
 
+/* However little fits: whole lines, and top's last one says how many stores it lacks. */
+static void a_text_that_is_cut_is_of_whole_lines(void **state)
+{
+    (void)state;
+    enum { MANY = 5, ROOM = 6000 };
+    static rks_metrics many[MANY];
+    static char text[ROOM];
+    size_t whole = 0;
+    for (size_t i = 0; i < MANY; i++)
+        many[i] = (rks_metrics){.number = i, .dataset = "d", .directory = "/50% \"a\""};
+    for (size_t room = 200; room < ROOM; room += 7) {
+        size_t shown = 0, left_out = 0, size = rks_metrics_as_top(many, MANY, 3, text, room);
+        assert_true(size < room && strlen(text) == size);
+        for (const char *at = text; (at = strstr(at, "\nstore ")) != NULL; at++)
+            shown++;
+        const char *end = strstr(text, "\nend left_out=");
+        assert_non_null(end);
+        assert_int_equal(sscanf(end, "\nend left_out=%zu\n", &left_out), 1);
+        assert_int_equal(shown + left_out, MANY + 3);
+        whole += shown == MANY;
+        size = rks_metrics_as_prometheus(many, MANY, text, room);
+        assert_true(size < room && strlen(text) == size);
+        const char *last = size == 0 ? NULL : strrchr(text, '{');
+        assert_true(size == 0 || text[size - 1] == '\n');
+        if (last != NULL)
+            assert_non_null(strstr(last, "store=\"4\"")); /* a metric has all stores */
+        else
+            assert_int_equal(size, 0);
+    }
+    assert_true(whole > 0);
+    assert_true(rks_metrics_as_top(many, 1, 0, text, ROOM) > 0);
+    assert_contains(text, " directory=/50%25%20\"a\"\n");
+    assert_true(rks_metrics_as_prometheus(many, 1, text, ROOM) > 0);
+    assert_contains(text, "directory=\"/50% \\\"a\\\"\"} 0\n");
+}
+
 /* Context switches of the thread so far, and the signals that it blocks. */
 static unsigned long state_of_thread(unsigned long *blocked)
 {
@@ -484,6 +520,7 @@ int main(void)
         cmocka_unit_test(metrics_are_text_on_loopback),
         cmocka_unit_test(clients_that_say_or_read_nothing_disturb_nobody),
         cmocka_unit_test(many_datasets_are_cut_at_a_bound),
+        cmocka_unit_test(a_text_that_is_cut_is_of_whole_lines),
         cmocka_unit_test(an_idle_watch_does_nothing),
         cmocka_unit_test(what_cannot_be_accepted_takes_no_processor),
         cmocka_unit_test(a_variable_hides_a_process),
