@@ -31,7 +31,8 @@ def arguments():
     parser.add_argument("steps", nargs="*", metavar="STEP", help="only these steps; without any: all of them but "
                         + ", ".join(step.name for step in table.STEPS if step.named))
     parser.add_argument("--quick", action="store_true",
-                        help="all steps but " + ", ".join(step.name for step in table.STEPS if not step.quick))
+                        help="all steps but " + ", ".join(step.name for step in table.STEPS if not step.quick)
+                        + "; of " + ", ".join(step.name for step in table.STEPS if step.long) + " what takes seconds a file")
     parser.add_argument("--list", action="store_true", help="print the names of the steps and end")
     parser.add_argument("--costs", action="store_true", help="print which builds, steps and jobs took most processor time, and end")
     given = parser.parse_args()
@@ -141,6 +142,8 @@ def main():
         return 0
     chosen = [step for step in table.STEPS
               if (step.name in given.steps if given.steps else not step.named and (step.quick or not given.quick))]
+    if given.quick and not given.steps:
+        chosen = [scripts.without_long_parts(step) for step in chosen]
     if given.costs:
         print("\n".join(costs.table(costs.load(), {step.name for step in chosen})))
         return 0

@@ -2,6 +2,7 @@
 """The test runner itself: which jobs run side by side, and that nothing that fails, hangs, is skipped or prints nothing counts as
 passed."""
 import contextlib
+import glob
 import io
 import json
 import os
@@ -188,13 +189,21 @@ def open_mpi_s_directory_of_sessions_stays_while_tests_run():
 
 
 def each_test_is_a_job_once():
-    step = {"name": "cli", "build": "", "what": "run.py", "parts": ("tests/cli/*.test",), "install": False, "seconds": 10, "load": 1,
-            "apart": frozenset(), "alone": False}
     files = [os.path.abspath(f"tests/cli/{name}") for name in os.listdir("tests/cli") if name.endswith(".test")]
     for together in (1, 4, len(files) + 1):
-        parts = scripts.jobs(type("Step", (), {**step, "together": together}))
+        parts = scripts.jobs(table.Step("cli", "", "script", "run.py", 10, parts=("tests/cli/*.test",), together=together))
         assert sorted(file for one in parts for file in one.command[3:]) == sorted(files), together
         assert len(parts) == len({one.log for one in parts}) == -(-len(files) // together), (together, len(parts))
+
+
+def a_quick_run_leaves_long_parts_out():
+    names = {name for name in os.listdir("tests/cli") if name.endswith(".test")}
+    step = table.Step("cli", "", "script", "run.py", 10, parts=("tests/cli/*.test",), long=("bad.test", "c*.test"))
+    kept = {os.path.basename(part) for part in scripts.without_long_parts(step).parts}
+    assert kept == {name for name in names if name != "bad.test" and not name.startswith("c")} and len(names) > len(kept) > 0
+    for step in table.STEPS:  # each name is that of a part
+        parts = {os.path.basename(path) for pattern in step.parts for path in glob.glob(pattern)}
+        assert set(step.long) <= parts, set(step.long) - parts
 
 
 def a_ratio_that_has_fallen_by_more_than_half_is_named():
@@ -225,5 +234,6 @@ if __name__ == "__main__":
         what_waits_for_a_failure_is_counted,
         open_mpi_s_directory_of_sessions_stays_while_tests_run,
         each_test_is_a_job_once,
+        a_quick_run_leaves_long_parts_out,
         a_ratio_that_has_fallen_by_more_than_half_is_named,
     ])

@@ -34,8 +34,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env={**os.environ, **ALLOWED}, capture_output=True, text=True, timeout=LIMIT_S)
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize(("launcher", "world"), [("torchrun", 2), ("mpirun", 2), ("mpirun", 4)])
 def test_it_tells_what_the_job_does(tmp_path: Path, launcher: str, world: int) -> None:
     if launcher == "torchrun":
         pytest.importorskip("torch")

@@ -11,6 +11,7 @@ from steps.builds import CORES
 from steps.job import TEST_DONE, Job
 
 SLOTS = 4 * CORES  # at most so many at a time, however much they wait
+MORE = 0.5         # cores that jobs may be expected to use beyond those there are: each has pauses
 MEMORY = 2 << 30   # a job begins beside others only while the machine has as much left
 
 
@@ -24,7 +25,7 @@ def choose(waiting, running, done):
             continue
         if not running:
             return job
-        if job.alone or busy + job.load > CORES + 0.2:
+        if job.alone or busy + job.load > CORES + MORE:
             continue
         if not any(other.step in job.apart or job.step in other.apart for other in running):
             return job

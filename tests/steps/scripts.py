@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step that is a Python file of tests, which prints a line "ok NAME", "FAIL NAME ..." or "skip NAME: REASON" for each test. It is
 called as FILE BUILD [PART...]; a step of several parts has a job for each."""
+import dataclasses
+import fnmatch
 import glob
 import os
 import sys
@@ -9,6 +11,12 @@ from steps.builds import SANITIZER_ENV, directory_of
 from steps.job import Job
 
 LIMIT_S = 3000  # some five times what the longest takes; what it runs has limits of its own
+
+
+def without_long_parts(step):
+    kept = [path for pattern in step.parts for path in glob.glob(pattern)
+            if not any(fnmatch.fnmatchcase(os.path.basename(path), name) for name in step.long)]
+    return dataclasses.replace(step, parts=tuple(map(glob.escape, kept)))
 
 
 def jobs(step):
