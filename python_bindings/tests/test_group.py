@@ -107,6 +107,32 @@ def test_mpirun(tmp_path: Path, how: str) -> None:
         assert (tmp_path / f"said.{rank}").read_text() == f"{rank} 2 {launcher}\n"
 
 
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun")
+def test_mpi_without_threads_is_refused_by_name(tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py")
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import mpi4py, sys
+mpi4py.rc.thread_level = "funneled"
+from mpi4py import MPI
+import rankstore
+if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+    try:
+        rankstore.init("mpi")
+        said = "no error"
+    except rankstore.UnsupportedError as error:
+        said = str(error)
+else:
+    said = "more than asked for"
+with open({str(tmp_path)!r} + f"/said.{{MPI.COMM_WORLD.rank}}", "w") as file:
+    file.write(said)
+""")
+    done = mpirun(2, script)
+    said = [(tmp_path / f"said.{rank}").read_text() for rank in range(2)]
+    known = ("without threads; use MPI_THREAD_SERIALIZED", "more than asked for")  # the second by newer releases of Open MPI
+    assert done.returncode == 0 and all(any(words in one for words in known) for one in said), (said, done.stderr)
+
+
 def test_a_step_of_srun(tmp_path: Path) -> None:
     """srun's variables, as it sets them for the two tasks of a step; SLURM_NTASKS of the allocation around it is not believed."""
     script = tmp_path / "script.py"

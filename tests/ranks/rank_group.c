@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -69,6 +70,21 @@ static void share(rks_group *group)
     close(shared);
     if (fd >= 0)
         close(fd);
+}
+
+/* A forked child that ends in order leaves MPI to its parent. */
+static void fork_and_end(rks_group *group)
+{
+    int status = -1, limit = 600;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        exit(0);
+    }
+    while (waitpid(child, &status, WNOHANG) == 0 && limit-- > 0)
+        usleep(100000);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT(rks_group_agree(group, "after a fork", RKS_OK, &err) == RKS_OK);
 }
 
 static void leave_mark(const char *directory, const char *prefix)
@@ -134,6 +150,7 @@ int main(int argc, char **argv)
     gather(group);
     disagree(group);
     share(group);
+    fork_and_end(group);
     EXPECT(rks_group_agree(group, "end", RKS_OK, &err) == RKS_OK);
     rks_group_close(group);
     EXPECT(rks_memory_in_use() == 0);

@@ -120,6 +120,7 @@ static void what_is_not_the_shard_is_not_taken(void **state)
         "printf x > '%s/a.json' #%s",
         "rm '%s/a.sums' #%s",
         "cp '%s/b.json' '%s/a.json'",
+        "cd '%s'; for e in rks sums json; do cp b.$e a.$e; done #%s",
         "truncate -s 65M '%s/a.json' #%s",
         "rm '%s/a.rks'; mkfifo '%s/a.rks'",
         "truncate -s 65M '%s/a.sums' #%s",
