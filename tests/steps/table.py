@@ -29,10 +29,12 @@ class Step:
     named: bool = False   # runs only if it is named
 
 
-# They take more than five seconds of processor time each.
+# Seconds of processor time each: jobs of several processes that import torch, trainers, servers of object stores.
 LONG_PYTHON = tuple(f"test_{name}.py" for name in (
-    "append", "bad_input", "build_ranks", "compare_dlio", "compare_peers", "docs", "doctor", "ends", "examples", "frameworks", "gpu_kit",
-    "interpreters", "notebook", "real_data", "trainers"))
+    "append", "bad_input", "compare_dlio", "compare_peers", "core_values", "docs", "doctor", "ends", "examples", "forbidden_calls",
+    "frameworks", "gather", "gpu_kit", "group", "growth", "home", "home_nodes", "hung_storage", "interpreters", "map", "map_processes",
+    "memory", "missing", "nccl", "notebook", "real_data", "room", "same_batches", "store_commands", "store_faults", "store_helpers",
+    "store_prune", "stored_inputs", "stores", "trainers"))
 
 # The faults look for processes of the command line that have been left running.
 COMMAND_LINE = frozenset({"cli", "page", "readme", "demo", "nccl", "hosts", "slurm"})
@@ -50,16 +52,16 @@ STEPS = [
     Step("page", "release", "script", "tests/page.py", 40),
     Step("python", "", "script", "tests/python.py", 550, parts=("python_bindings/tests/test_*.py",), long=LONG_PYTHON, together=5,
          install=True),
-    Step("typed", "", "script", "tests/typed.py", 50),
+    Step("typed", "", "script", "tests/typed.py", 50, **SLOW),
     Step("readme", "release", "script", "tests/readme.py", 30),
     Step("abi", "release", "script", "tests/abi.py", 2),
     Step("wheel list", "", "script", "tests/wheel_list.py", 1),
     Step("words", "release", "script", "tests/words.py", 2),
-    Step("model", "", "script", "tests/model.py", 15),
+    Step("model", "", "script", "tests/model.py", 15, **SLOW),
     Step("site", "", "script", "tests/site.py", 40, 0.5, **SLOW),
     Step("demo", "release", "script", "tests/demo.py", 10),
-    Step("nccl", "release", "script", "tests/nccl.py", 30),
-    Step("install", "", "script", "tests/install.py", 60),
+    Step("nccl", "release", "script", "tests/nccl.py", 30, **SLOW),
+    Step("install", "", "script", "tests/install.py", 60, **SLOW),
     Step("growth", "", "script", "tests/growth.py", 140, 0.6, apart=frozenset({"python", "address python"}), **SLOW),
     Step("faults", "release", "script", "tests/faults/run.py", 140, apart=COMMAND_LINE, **SLOW),
     Step("hosts", "release", "script", "tests/hosts/run.py", 40, 0.3, **SLOW),

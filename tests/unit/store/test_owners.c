@@ -8,6 +8,7 @@
 
 #include "dataset/dataset.h"
 #include "store/store.h"
+#include "support/shards.h"
 
 /* Two ranks a node, and one directory: owners turn round all ranks, and each has one rank of its
  * own node and one of each other node after it. */
@@ -51,6 +52,37 @@ static void one_rank_of_each_node_stands_in_for_an_owner(void **state)
     world_dataset(directory, 6, false);
     on_threads(6, look_at_owners, directory);
     world_remove(directory);
+}
+
+/* The first shard has more bytes than all others, so its owner has no other one. */
+static void look_at_loads(member *m)
+{
+    rks_store_options options;
+    rks_store *store = NULL;
+    rks_store_options_default(&options);
+    EXPECT_OK(open_group_on(m->bootstrap, NULL, 5000, &m->group, &m->err));
+    if (m->group == NULL)
+        return;
+    EXPECT_OK(rks_store_open(m->group, shards_here, &options, &store, &m->err));
+    if (store == NULL)
+        return;
+    EXPECT(store->dataset->shard_count == 4);
+    for (size_t shard = 0; shard < store->dataset->shard_count; shard++)
+        EXPECT(store->owners[shard][0] == (shard == 0 ? 0 : 1));
+    rks_store_close(store, CLOSE_MS);
+}
+
+static void owners_have_like_many_bytes(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "b", "c", "d"};
+    for (size_t i = 0; i < 4; i++) {
+        const shards_recipe recipe = {
+            .first = 1000 * i, .first_unit = 3 * i, .samples = i == 0 ? 500 : 100};
+        shards_write(shards_here, names[i], &recipe);
+    }
+    shards_commit(shards_here, names, 4);
+    on_threads(2, look_at_loads, NULL);
 }
 
 /* Two ranks a node, a directory each. */
@@ -183,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_of_each_node_stands_in_for_an_owner),
+        cmocka_unit_test_setup_teardown(owners_have_like_many_bytes, shards_begin, shards_end),
         cmocka_unit_test(a_rank_asks_the_one_at_its_place_on_each_other_node),
         cmocka_unit_test(single_ranks_are_spread_over_a_large_node),
         cmocka_unit_test(shards_are_opened_by_threads_and_the_first_damaged_one_is_named),
