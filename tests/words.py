@@ -11,24 +11,18 @@ import sys
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "FORMAT.md", "SECURITY.md", "tests/README.md", "docs/*.md",
          "python_bindings/README.md",
          "python_bindings/docs/*.md", "include/rankstore.h", "include/rankstore/*.h"]
-# Word, and what says it plainly.
+# A word that misleads, and what says it plainly.
 PRIVATE = {
     r"told|tells? of|is told": "reported, knows, says",
     r"handed (out|on|over)?|hands? (out|over|on)": "sent, returned, passed",
     r"tak(e|es|en) in": "received, read",
     r"that which|what is left out": "name the thing",
-    r"amiss|shall|hither|thereof|whereof": "wrong, must or will",
-    r"is given back|gives? back what": "returned, freed",
 }
-# Turns that errors had, and what says it plainly.
+# Turns that mislead in errors.
 TURNS = {
     r"(?<!there\s)(is|are) no(?! (longer|more|such)\b)": "is not a, does not fit",
-    r"is none of": "is not one of, is not",
-    r"is there twice": "appears twice",
-    r"exclude each other": "cannot be used together",
     r"(goes|go) with": "needs, only for",
     r"one of them above|one above(?!\s0)": "one must be above 0",
-    r"of another (version|build)": "belongs to another",
     r"(?<!left\s)(?<!leave\s)(?<!leaves\s)behind(?!\.h)": "after",
 }
 
@@ -117,7 +111,7 @@ def main():
     planted = list(private("It is told.\n```\ntold\n```\nBytes are taken in.\n"))
     planted += private(comments('/* Asks\n * and is told. */\nconst char *told = "told";\n'))
     planted += private(docstrings('told = 1\n\n\ndef one():\n    """It is told."""\n'))
-    planted += private(strings('/* goes with */\nfail("a is there "\n     "twice");\n'), TURNS)
+    planted += private(strings('/* goes with */\nfail("a goes "\n     "with b");\n'), TURNS)
     planted += private(python_strings('def one():\n    """It goes with two."""\n    raise ValueError(f"{a} is no size")\n'), TURNS)
     enough = len(read) > 300 and [line for line, _, _ in planted] == [1, 5, 2, 5, 2, 3]
     print("ok a_private_word_is_found" if enough else f"FAIL a_private_word_is_found: {len(read)} texts, {planted}")
