@@ -13,16 +13,11 @@
 #include "base/c_locale.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "codec/json.h"
-#include "codec/number.h"
-
-typedef enum operation { OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE } operation;
-
-static const char *const OPERATIONS[] = {"==", "!=", "<", "<=", ">", ">="};
+#include "codec/condition.h"
 
 typedef struct condition {
     uint32_t column;
-    operation op;
+    rks_operation op;
     bool is_null; /* the value is null; else the column's type picks the field */
     bool truth;
     rks_number number;
@@ -36,115 +31,8 @@ struct rks_where {
     size_t count;
 };
 
-typedef struct parser {
-    const rks_schema *schema;
-    const char *text;
-    const char *at;
-    rks_buffer token; /* a NUL follows it, not counted */
-    bool quoted;
-    size_t place; /* of the token, counted from 1 */
-} parser;
-
-static size_t place_of(const parser *parse)
-{
-    return (size_t)(parse->at - parse->text) + 1;
-}
-
-static void skip_spaces(parser *parse)
-{
-    parse->at += strspn(parse->at, " \t\r\n");
-}
-
-static rks_status read_quoted(parser *parse, rks_error *err)
-{
-    char quote = *parse->at++;
-    while (*parse->at != quote) {
-        if (*parse->at == '\\' && parse->at[1] != '\0')
-            parse->at++;
-        if (*parse->at == '\0')
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "where: the quote at %zu has no end",
-                            parse->place);
-        rks_status status = rks_buffer_add(&parse->token, parse->at++, 1, err);
-        if (status != RKS_OK)
-            return status;
-    }
-    parse->at++;
-    return RKS_OK;
-}
-
-/* Reads a word up to one of `stops`, or a quoted string. */
-static rks_status read_token(parser *parse, const char *stops, const char *what, rks_error *err)
-{
-    rks_status status;
-    skip_spaces(parse);
-    parse->token.size = 0;
-    parse->place = place_of(parse);
-    parse->quoted = *parse->at == '"' || *parse->at == '\'';
-    if (parse->quoted) {
-        status = read_quoted(parse, err);
-    } else {
-        size_t size = strcspn(parse->at, stops);
-        if (size == 0)
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "where: %s expected at %zu, not \"%.20s\"",
-                            what, parse->place, parse->at);
-        status = rks_buffer_add(&parse->token, parse->at, size, err);
-        parse->at += size;
-    }
-    if (status == RKS_OK)
-        status = rks_buffer_add(&parse->token, "", 1, err);
-    if (status == RKS_OK)
-        parse->token.size--;
-    return status;
-}
-
-static rks_status read_operation(parser *parse, operation *op, rks_error *err)
-{
-    skip_spaces(parse);
-    size_t size = strspn(parse->at, "=!<>");
-    for (size_t i = 0; i < sizeof(OPERATIONS) / sizeof(OPERATIONS[0]); i++) {
-        if (strlen(OPERATIONS[i]) == size && memcmp(OPERATIONS[i], parse->at, size) == 0) {
-            *op = (operation)i;
-            parse->at += size;
-            return RKS_OK;
-        }
-    }
-    return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                    "where: one of == != < <= > >= expected at %zu, not \"%.20s\"", place_of(parse),
-                    parse->at);
-}
-
-/* Parses a 64-bit integer, signed or unsigned, or a real number as in JSON. */
-static rks_status parse_number(const char *text, rks_number *number, bool *good, rks_error *err)
-{
-    size_t digits = strspn(text, "0123456789");
-    *good = true;
-    if (digits > 0 && text[digits] == '\0') { /* leading zeros, which JSON has not, are taken */
-        uint64_t value = 0;
-        for (size_t i = 0; i < digits; i++)
-            *good = *good && !__builtin_mul_overflow(value, 10u, &value) &&
-                    !__builtin_add_overflow(value, (uint64_t)(text[i] - '0'), &value);
-        *number = (rks_number){.kind = RKS_NUMBER_UINT, .as.u = value};
-        return RKS_OK;
-    }
-    rks_json_parser json = {0};
-    rks_json value = {0};
-    rks_error why = {0};
-    rks_status status =
-        rks_json_read(&json, (const uint8_t *)text, strlen(text), strlen(text), &value, &why);
-    if (rks_json_is(value, RKS_JSON_INTEGER))
-        *number = (rks_number){.kind = RKS_NUMBER_INT, .as.i = rks_json_int(value)};
-    else if (rks_json_is(value, RKS_JSON_REAL))
-        *number = (rks_number){.kind = RKS_NUMBER_REAL, .as.d = rks_json_real(value)};
-    else
-        *good = false;
-    rks_json_parser_free(&json);
-    return status == RKS_OK || status == RKS_ERR_DATA
-               ? RKS_OK
-               : rks_fail(err, status, why.cause, "%s", why.text);
-}
-
-static rks_status wrong_value(const parser *parse, const rks_column *column, const char *expected,
-                              rks_error *err)
+static rks_status wrong_value(const rks_condition_parser *parse, const rks_column *column,
+                              const char *expected, rks_error *err)
 {
     return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                     "where: at %zu: column \"%s\" is %s and cannot be "
@@ -166,15 +54,16 @@ static bool looks_like_a_number(const char *text)
 
 /* Reads a value for a str or bytes column. Text sorts "10" before "9", so an unquoted number after
  * < <= > >= is refused: it was probably meant as a number. */
-static rks_status read_blob(const parser *parse, const rks_column *column, condition *into,
-                            rks_error *err)
+static rks_status read_blob(const rks_condition_parser *parse, const rks_column *column,
+                            condition *into, rks_error *err)
 {
     const char *text = (const char *)parse->token.data;
-    if (!parse->quoted && into->op != OP_EQ && into->op != OP_NE && looks_like_a_number(text)) {
+    if (!parse->quoted && into->op != RKS_OP_EQ && into->op != RKS_OP_NE &&
+        looks_like_a_number(text)) {
         char expected[96];
         (void)snprintf(expected, sizeof(expected),
-                       "quote the value to compare as text: %s \"%.30s\"", OPERATIONS[into->op],
-                       text);
+                       "quote the value to compare as text: %s \"%.30s\"",
+                       rks_operation_text(into->op), text);
         return wrong_value(parse, column, expected, err);
     }
     into->bytes = rks_alloc_raw(parse->token.size, 1, err);
@@ -185,17 +74,18 @@ static rks_status read_blob(const parser *parse, const rks_column *column, condi
     return RKS_OK;
 }
 
-static rks_status read_value(parser *parse, condition *into, rks_error *err)
+static rks_status read_value(rks_condition_parser *parse, const rks_schema *schema, condition *into,
+                             rks_error *err)
 {
-    const rks_column *column = rks_schema_column(parse->schema, into->column);
-    rks_status status = read_token(parse, " \t\r\n", "a value", err);
+    const rks_column *column = rks_schema_column(schema, into->column);
+    rks_status status = rks_condition_token(parse, " \t\r\n", "a value", err);
     if (status != RKS_OK)
         return status;
     const char *text = (const char *)parse->token.data;
     bool blob = column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES;
     if (!parse->quoted && strcmp(text, "null") == 0) {
         into->is_null = true;
-        if (into->op != OP_EQ && into->op != OP_NE)
+        if (into->op != RKS_OP_EQ && into->op != RKS_OP_NE)
             return wrong_value(parse, column, "null allows only == and !=", err);
         return RKS_OK;
     }
@@ -206,21 +96,21 @@ static rks_status read_value(parser *parse, condition *into, rks_error *err)
     if (column->kind == RKS_KIND_BOOL) {
         into->truth = strcmp(text, "true") == 0;
         if (parse->quoted || (!into->truth && strcmp(text, "false") != 0) ||
-            (into->op != OP_EQ && into->op != OP_NE))
+            (into->op != RKS_OP_EQ && into->op != RKS_OP_NE))
             return wrong_value(parse, column, "say == true or == false", err);
         return RKS_OK;
     }
     bool good = false;
     if (!parse->quoted)
-        status = parse_number(text, &into->number, &good, err);
+        status = rks_condition_number(text, &into->number, &good, err);
     return status != RKS_OK ? status
            : good           ? RKS_OK
                             : wrong_value(parse, column, "a number is expected", err);
 }
 
-static rks_status read_condition(parser *parse, rks_where *where, rks_error *err)
+static rks_status read_condition(rks_condition_parser *parse, rks_where *where, rks_error *err)
 {
-    rks_status status = read_token(parse, " \t\r\n=!<>\"'", "a column", err);
+    rks_status status = rks_condition_token(parse, " \t\r\n=!<>\"'", "a column", err);
     if (status != RKS_OK)
         return status;
     condition *grown =
@@ -230,24 +120,24 @@ static rks_status read_condition(parser *parse, rks_where *where, rks_error *err
     where->conditions = grown;
     condition *into = &grown[where->count++];
     *into = (condition){0};
-    status = rks_column_named(parse->schema, "where", (const char *)parse->token.data,
+    status = rks_column_named(where->schema, "where", (const char *)parse->token.data,
                               &into->column, err);
     if (status == RKS_OK)
-        status = read_operation(parse, &into->op, err);
-    return status == RKS_OK ? read_value(parse, into, err) : status;
+        status = rks_condition_operation(parse, &into->op, err);
+    return status == RKS_OK ? read_value(parse, where->schema, into, err) : status;
 }
 
 rks_status rks_where_parse(const rks_schema *schema, const char *text, rks_where **where,
                            rks_error *err)
 {
-    parser parse = {.schema = schema, .text = text, .at = text};
+    rks_condition_parser parse = {.option = "where", .text = text, .at = text};
     rks_where *parsed = rks_alloc(1, sizeof(*parsed), err);
     if (parsed == NULL)
         return RKS_ERR_MEMORY;
     parsed->schema = schema;
     rks_status status = read_condition(&parse, parsed, err);
     while (status == RKS_OK) {
-        skip_spaces(&parse);
+        rks_condition_skip_spaces(&parse);
         if (*parse.at == '\0')
             break;
         size_t size = strcspn(parse.at, " \t\r\n");
@@ -255,7 +145,7 @@ rks_status rks_where_parse(const rks_schema *schema, const char *text, rks_where
             status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                               "where: \"and\" expected at %zu, not \"%.20s\" (a value with spaces "
                               "needs quotes)",
-                              place_of(&parse), parse.at);
+                              rks_condition_place(&parse), parse.at);
             break;
         }
         parse.at += size;
@@ -280,25 +170,6 @@ void rks_where_free(rks_where *where)
     rks_free(where);
 }
 
-/* `order` is -1, 0 or 1, or 2 if the values cannot be ordered. */
-static bool operator_holds(operation op, int order)
-{
-    switch (op) {
-    case OP_EQ:
-        return order == 0;
-    case OP_NE:
-        return order != 0;
-    case OP_LT:
-        return order == -1;
-    case OP_LE:
-        return order == -1 || order == 0;
-    case OP_GT:
-        return order == 1;
-    default:
-        return order == 1 || order == 0;
-    }
-}
-
 static int compare_bytes(const void *a, uint64_t a_size, const void *b, uint64_t b_size)
 {
     uint64_t common = a_size < b_size ? a_size : b_size;
@@ -313,12 +184,14 @@ static bool test(const condition *at, const rks_column *column, const rks_value 
     bool missing = value->data == NULL || (column->kind == RKS_KIND_JSON && value->size == 4 &&
                                            memcmp(value->data, "null", 4) == 0);
     if (missing || at->is_null)
-        return operator_holds(at->op, missing && at->is_null ? 0 : 2);
+        return rks_operation_holds(at->op, missing && at->is_null ? 0 : 2);
     if (column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES)
-        return operator_holds(at->op, compare_bytes(value->data, value->size, at->bytes, at->size));
+        return rks_operation_holds(at->op,
+                                   compare_bytes(value->data, value->size, at->bytes, at->size));
     if (column->kind == RKS_KIND_BOOL)
-        return operator_holds(at->op, (*(const uint8_t *)value->data != 0) == at->truth ? 0 : 2);
-    return operator_holds(
+        return rks_operation_holds(at->op,
+                                   (*(const uint8_t *)value->data != 0) == at->truth ? 0 : 2);
+    return rks_operation_holds(
         at->op, rks_number_compare(rks_number_load(column->kind, value->data), at->number));
 }
 
