@@ -37,7 +37,7 @@ typedef struct rks_build_options {
     uint32_t length_unit; /* lengths are divided by it, rounded up; default 1 */
     const char *where;    /* "COLUMN OP VALUE [and ...]", OP one of == != < <= > >= ; NULL: all */
     const char *const *index; /* numeric columns that travel with the index */
-    size_t index_count;
+    size_t index_count;       /* columns of `counts` may be among them */
     rks_filter_fn filter;
     rks_length_fn length_fn; /* instead of `length` */
     void *callback_user;
@@ -141,7 +141,22 @@ typedef struct rks_build_options {
     const char *listing;
     bool only_ahead; /* `home` gets only the shards that are ended while others are built: the
                       * caller calls rks_publish when it has written what belongs beside them */
+    /* Rules of columns that count items of other columns, "NAME = COLUMN OP NUMBER", such as
+     * "learned = labels != -100": how many items of the numeric array (or number) the comparison
+     * holds for; 0 of a missing value. NAME, COLUMN and OP are those of `where`. The columns are
+     * int64, come last in the schema, and may be named by where, length and index; rows of an input
+     * do not have them. If `schema` has them, they are moved to its end; they must be int64. An
+     * append uses the dataset's rules, and takes no others. */
+    const char *const *counts;
+    size_t counts_count;
 } rks_build_options;
+
+/* Writes the schema that rows of an input have, as text: `schema` without the columns of the rules
+ * `counts` of rks_build_options. If it was `inferred` from rows, a column of such a name is
+ * RKS_ERR_ARGUMENT. Free *rows with rks_release. */
+RKS_API rks_status rks_build_row_schema(const char *schema, const char *const *counts,
+                                        size_t counts_count, bool inferred, char **rows,
+                                        rks_error *err);
 
 RKS_API void rks_build_options_default(rks_build_options *options);
 RKS_SIZED_DEFAULT(rks_build_options)

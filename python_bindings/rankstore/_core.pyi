@@ -30,6 +30,8 @@ def check_interpreter() -> None:
 def pid() -> int:
     """Return os.getpid(), without a system call."""
 def status_name(status: int) -> str: ...
+def row_schema(schema: str, counts: Sequence[str], inferred: bool) -> str:
+    """rks_build_row_schema."""
 def parse_schema(text: str) -> tuple[str, list[tuple[str, str]]]:
     """Return the canonical JSON text, and (name, type) of each column."""
 def describe_type(type: str) -> tuple[str, str, int, tuple[int | None, ...], bool, str, str | None]:
@@ -173,7 +175,8 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           extra: str | None = None, made_from: str | None = None, dtype: str | None = None,
           wait: bool = False, threads: int | None = None, unchecked: bool = False,
           max_shard: int | None = None, shards: Sequence[str] = (), storage_options: str | None = None,
-          input_bytes: int | None = None, listing: str | None = None, home: str | None = None) -> dict[str, Any]:
+          input_bytes: int | None = None, listing: str | None = None, home: str | None = None,
+          counts: Sequence[str] = ()) -> dict[str, Any]:
     """COLLECTIVE. rks_build, with only_ahead: return the report {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes,
     not_read, units, units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns, length}.
     `filter` gets a dict of the sample's columns, each (bytes, dims, type) or None, copied; a true result keeps the sample. What it
@@ -229,7 +232,7 @@ def build_input(group: Group, input: Source, directory: str, *, schema: str | No
                 append: bool = False, no_lock: bool = False, unit_size: int | None = None,
                 made_from: str | None = None, wait: bool = False, keep: bool = False,
                 max_shard: int | None = None, shards: Sequence[str] = (), home: str | None = None,
-                storage_options: str | None = None) -> dict[str, Any]:
+                storage_options: str | None = None, counts: Sequence[str] = ()) -> dict[str, Any]:
     """COLLECTIVE. rks_build_input. Return a report as build() does. `own_lengths`: each sample is added with its length."""
 
 class Gather:

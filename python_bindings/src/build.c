@@ -110,6 +110,7 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
 {
     if (!read_numbers(from, options) || !core_texts_take(from->index, "index", &from->names) ||
         !core_texts_take(from->shards, "shards", &from->folders) ||
+        !core_texts_take(from->counts, "counts", &from->rules) ||
         (from->filter != NULL && !core_callable(from->filter, "filter", &calls->filter)) ||
         (from->length_fn != NULL &&
          !core_callable(from->length_fn, "length_fn", &calls->length_fn)) ||
@@ -119,6 +120,8 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->flatten = from->flatten != 0;
     options->index = from->names.texts;
     options->index_count = from->names.count;
+    options->counts = from->rules.texts;
+    options->counts_count = from->rules.count;
     options->shards = from->folders.texts;
     options->shard_count = from->folders.count;
     options->skip_bad = from->skip_bad != 0;
@@ -142,6 +145,7 @@ void core_build_given_free(core_build_given *from)
 {
     core_texts_free(&from->names);
     core_texts_free(&from->folders);
+    core_texts_free(&from->rules);
 }
 
 PyObject *core_build_report(const rks_build_report *r)
@@ -196,7 +200,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
         "append",     "length_fn",   "columns",         "no_lock",     "json_path", "flatten",
         "extra",      "made_from",   "dtype",           "wait",        "threads",   "unchecked",
         "max_shard",  "shards",      "storage_options", "input_bytes", "listing",   "home",
-        NULL};
+        "counts",     NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -205,7 +209,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpOpOOzOzz:build", names,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpOpOOzOzzO:build", names,
             &group, &sequence, &directory, &options.schema, &options.format, &options.key,
             &options.length, &from.length_unit, &options.where, &from.index, &from.filter,
             &from.max_sample, &from.skip_bad, &from.replace, &from.unit_size, &from.block_size,
@@ -214,7 +218,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
             &options.columns, &from.no_lock, &options.json_path, &from.flatten, &options.extra,
             &options.made_from, &options.dtype, &from.wait, &from.threads, &from.unchecked,
             &from.max_shard, &from.shards, &options.storage_options, &from.input_bytes,
-            &options.listing, &options.home))
+            &options.listing, &options.home, &from.counts))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

@@ -15,11 +15,11 @@ typedef struct core_callbacks {
 /* Options as Python objects; NULL if not given. */
 typedef struct core_build_given {
     PyObject *length_unit, *index, *filter, *length_fn, *max_sample, *max_total, *unit_size,
-        *input_bytes, *block_size, *max_shard, *progress, *threads, *shards;
+        *input_bytes, *block_size, *max_shard, *progress, *threads, *shards, *counts;
     PyObject *min_length, *max_length, *sample, *seed;
     int skip_bad, unchecked, own_keys, own_lengths, replace, dedup, append, no_lock, flatten, wait,
         keep;
-    core_texts names, folders; /* of index, of shards */
+    core_texts names, folders, rules; /* of index, of shards, of counts */
 } core_build_given;
 
 /* Reads the options. Returns false with an exception; free `from` in either case. The

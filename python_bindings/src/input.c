@@ -393,7 +393,7 @@ static PyObject *build_input(PyObject *self, PyObject *arguments, PyObject *keyw
         "block_size",  "progress",        "own_lengths", "source",     "min_length", "max_length",
         "sample",      "sample_rate",     "seed",        "dedup",      "append",     "no_lock",
         "unit_size",   "made_from",       "wait",        "keep",       "max_shard",  "shards",
-        "home",        "storage_options", NULL};
+        "home",        "storage_options", "counts",      NULL};
     PyObject *group, *input, *built = NULL;
     const char *directory;
     core_callbacks calls = {0};
@@ -401,13 +401,14 @@ static PyObject *build_input(PyObject *self, PyObject *arguments, PyObject *keyw
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzOzOOppOOpzOOOdOpppOzppOOzz:build_input", names, &group,
+            arguments, keywords, "OOs|$zzzOzOOppOOpzOOOdOpppOzppOOzzO:build_input", names, &group,
             &input, &directory, &options.schema, &options.key, &options.length, &from.length_unit,
             &options.where, &from.index, &from.max_sample, &from.own_keys, &from.replace,
             &from.block_size, &from.progress, &from.own_lengths, &options.source, &from.min_length,
             &from.max_length, &from.sample, &options.sample_rate, &from.seed, &from.dedup,
             &from.append, &from.no_lock, &from.unit_size, &options.made_from, &from.wait,
-            &from.keep, &from.max_shard, &from.shards, &options.home, &options.storage_options))
+            &from.keep, &from.max_shard, &from.shards, &options.home, &options.storage_options,
+            &from.counts))
         return NULL;
     if (core_build_options(&from, &calls, &options))
         built = run_input(group, input, directory, &options);

@@ -51,6 +51,29 @@ static PyObject *parse_schema(PyObject *self, PyObject *arguments)
     return parsed;
 }
 
+static PyObject *row_schema(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    const char *text;
+    PyObject *sequence, *made = NULL;
+    int inferred;
+    core_texts rules = {0};
+    char *rows = NULL;
+    rks_error err = {0};
+    if (!PyArg_ParseTuple(arguments, "sOp:row_schema", &text, &sequence, &inferred))
+        return NULL;
+    if (core_texts_take(sequence, "counts", &rules)) {
+        if (rks_build_row_schema(text, rules.texts, rules.count, inferred != 0, &rows, &err) ==
+            RKS_OK)
+            made = PyUnicode_FromString(rows);
+        else
+            core_raise(&err);
+    }
+    rks_release(rows);
+    core_texts_free(&rules);
+    return made;
+}
+
 /* Dimensions as a tuple; None for `*`. str, bytes and json have none. */
 static PyObject *type_dims(const rks_type_info *info)
 {
@@ -247,6 +270,7 @@ static PyMethodDef functions[] = {
     {"has_other_names", core_has_other_names, METH_O,
      "has_other_names(value): whether a dict in it has a name that is not a str"},
     {"status_name", status_name, METH_O, "The name of a status of librankstore: \"corrupt\"."},
+    {"row_schema", row_schema, METH_VARARGS, "row_schema(schema, counts, inferred): the schema"},
     {"parse_schema", parse_schema, METH_VARARGS, "parse_schema(text): (text, [(name, type), ...])"},
     {"describe_type", describe_type, METH_VARARGS,
      "describe_type(type): (item, class, item size, dims, nullable, numpy's name, meaning)"},

@@ -328,6 +328,7 @@ static void free_build(rks_build_state *b)
     rks_parts_close(b->parts);
     rks_dataset_free(b->found.dataset);
     rks_dataset_free(b->base);
+    rks_free(b->counts);
     json_decref(b->base_options);
     rks_selector_free(b->selector);
     rks_schema_free(b->schema);

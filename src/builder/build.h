@@ -4,6 +4,8 @@
 #ifndef RKS_BUILDER_BUILD_H
 #define RKS_BUILDER_BUILD_H
 
+#include <jansson.h>
+
 #include "base/checksum.h"
 #include "dataset/dataset.h"
 #include "group/agreement.h"
@@ -33,6 +35,10 @@ const char *rks_build_default_length(const rks_schema *schema, const rks_build_o
 /* Writes the options that decide the result, as JSON for dataset.json and the build id. Free with
  * rks_free. */
 rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err);
+/* Reads the rules of `counts` that such a text has. They belong to `recorded`. Free *rules with
+ * rks_free, also after a failure. */
+rks_status rks_recorded_counts(const json_t *recorded, const char ***rules, size_t *count,
+                               rks_error *err);
 /* Computes the build id from everything that decides the result. */
 rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,
                         const char *options_text, rks_digest *id, rks_error *err);

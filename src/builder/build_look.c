@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "builder/build_state.h"
 #include "builder/resume_state.h"
+#include "ingest/item_count.h"
 #include "dataset/build_directory.h"
 #include "dataset/length_description.h"
 #include "ingest/format.h"
@@ -15,6 +16,26 @@
 
 /* What a rank reports about the input, after the values that must be the same. */
 enum { FACT_INFERRED = RKS_BUILD_SAME, FACT_RECORDED, FACT_FOUND, FACTS };
+
+/* Takes over the rules of `counts`; others would count one column in two ways. */
+static rks_status inherit_counts(rks_build_state *b, rks_error *err)
+{
+    rks_build_options *o = &b->options;
+    size_t count = 0;
+    bool equal = true;
+    rks_status status = rks_recorded_counts(b->base_options, &b->counts, &count, err);
+    if (status == RKS_OK && o->counts_count > 0 && count > 0)
+        status = rks_item_counts_equal(o->counts, o->counts_count, b->counts, count, &equal, err);
+    if (status == RKS_OK && !equal)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "count: the dataset counts by other rules (%s%s); leave the option out",
+                        b->counts[0], count > 1 ? ", ..." : "");
+    if (status == RKS_OK && o->counts_count == 0) {
+        o->counts = b->counts;
+        o->counts_count = count;
+    }
+    return status;
+}
 
 /* COLLECTIVE. Options of an append default to the dataset's. Returns this rank's own status. */
 static rks_status inherit(rks_build_state *b, const rks_agreed *agreed, rks_status status,
@@ -47,7 +68,8 @@ static rks_status inherit(rks_build_state *b, const rks_agreed *agreed, rks_stat
         o->length = recorded.name;
         o->length_unit = recorded.unit != 0 ? recorded.unit : o->length_unit;
     }
-    if (o->schema == NULL) {
+    status = inherit_counts(b, err);
+    if (status == RKS_OK && o->schema == NULL) {
         b->input->keeps_schema = true;
         status = rks_schema_parse(rks_schema_text(b->base->schema), &b->schema, err);
     }

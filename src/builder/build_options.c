@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "builder/build.h"
+#include "ingest/item_count.h"
 #include "group/group.h"
 
 void(rks_build_options_default)(rks_build_options *options)
@@ -161,6 +162,31 @@ static void add_selection(json_t *object, const rks_build_options *options)
         json_object_set_new(object, "seed", json_integer((json_int_t)options->seed));
 }
 
+static void add_counts(json_t *object, const rks_build_options *options)
+{
+    json_t *rules = options->counts_count == 0 ? NULL : json_array();
+    for (size_t i = 0; i < options->counts_count; i++)
+        json_array_append_new(rules, json_string(options->counts[i]));
+    if (rules != NULL)
+        json_object_set_new(object, "count", rules);
+}
+
+rks_status rks_recorded_counts(const json_t *recorded, const char ***rules, size_t *count,
+                               rks_error *err)
+{
+    const json_t *texts = json_object_get(recorded, "count");
+    *count = json_array_size(texts);
+    *rules = rks_alloc(*count, sizeof(**rules), err);
+    if (*rules == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < *count; i++) {
+        (*rules)[i] = json_string_value(json_array_get(texts, i));
+        if ((*rules)[i] == NULL)
+            return rks_fail(err, RKS_ERR_DATA, 0, "build options: \"count\" has no rule");
+    }
+    return RKS_OK;
+}
+
 rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err)
 {
     json_t *index = json_array();
@@ -174,6 +200,7 @@ rks_status rks_build_options_text(const rks_build_options *options, char **text,
     /* It decides what parts hold, so it is part of the build's id. */
     if (options->own_keys)
         json_object_set_new(object, "own_keys", json_true());
+    add_counts(object, options);
     add_selection(object, options);
     char *dumped = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(object);
@@ -182,6 +209,22 @@ rks_status rks_build_options_text(const rks_build_options *options, char **text,
     *text = rks_strdup(dumped, err);
     free(dumped);
     return *text == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+rks_status rks_build_row_schema(const char *schema, const char *const *counts, size_t counts_count,
+                                bool inferred, char **rows, rks_error *err)
+{
+    rks_schema *whole = NULL, *made = NULL;
+    rks_status status = rks_schema_parse(schema, &whole, err);
+    if (status == RKS_OK)
+        status = rks_item_counts_source(whole, counts, counts_count, inferred, &made, err);
+    if (status == RKS_OK) {
+        *rows = rks_strdup(rks_schema_text(made), err);
+        status = *rows == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    rks_schema_free(made);
+    rks_schema_free(whole);
+    return status;
 }
 
 /* ---- the same on all ranks ------------------------------------------------------------------ */

@@ -47,6 +47,7 @@ typedef struct rks_build_state {
     rks_dataset *base;   /* append: what the directories hold */
     rks_buffer recorded; /* what this rank's directory holds, then all ranks' (resume_state.h) */
     json_t *base_options;
+    const char **counts;  /* the rules that these have */
     char *listing;        /* of sources in stores, if this call has asked them */
     uint64_t *first_rows; /* by unit: number of its first row in its file */
     uint32_t *owners;     /* by unit: the rank that reads it; UINT32_MAX if it is finished */

@@ -36,6 +36,7 @@ static rks_status look_at_input(rks_files *files, rks_group *group, const char *
     status =
         rks_input_list(group, status, sources, source_count, &files->options, &files->listing, err);
     files->options.index_count = 0;
+    files->options.counts_count = 0; /* the build counts */
     files->given_key = files->options.key;
     if (status == RKS_OK)
         status = rks_input_look(sources, source_count, &files->options, &files->input, err);

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "builder/build.h"
+#include "ingest/item_count.h"
 #include "dataset/dataset.h"
 #include "dataset/key_description.h"
 #include "home/address.h"
@@ -79,6 +80,8 @@ rks_ingest_options rks_build_ingest_options(const rks_build_options *options)
         .where = options->where,
         .index = options->index,
         .index_count = options->index_count,
+        .counts = options->counts,
+        .counts_count = options->counts_count,
         .filter = options->filter,
         .length_fn = options->length_fn,
         .callback_user = options->callback_user,
@@ -195,12 +198,10 @@ rks_fact rks_input_inferred(const rks_group *group, const char *schema_text)
                           rks_group_size(group) * (uint64_t)RKS_MANIFEST_MAX);
 }
 
-rks_status rks_input_schema(const rks_build_options *options, const char *text, rks_schema **schema,
-                            rks_error *err)
+/* Adds the column for fields that the schema lacks. */
+static rks_status add_extra(rks_schema **schema, rks_error *err)
 {
-    rks_status status = rks_schema_parse(text, schema, err);
-    if (status != RKS_OK || options->extra == NULL || strcmp(options->extra, "json") != 0)
-        return status;
+    static const char *const extra[] = {RKS_EXTRA_COLUMN};
     int found = rks_schema_find(*schema, RKS_EXTRA_COLUMN);
     const rks_column *column = found < 0 ? NULL : rks_schema_column(*schema, (uint32_t)found);
     if (column != NULL && column->kind == RKS_KIND_JSON && column->nullable)
@@ -210,14 +211,36 @@ rks_status rks_input_schema(const rks_build_options *options, const char *text, 
                         "extra: \"json\" needs the column \"" RKS_EXTRA_COLUMN
                         "\", which is %s here; it is json?",
                         column->type);
-    const char *canonical = rks_schema_text(*schema); /* {"a":"int64",...} */
-    char *wider = rks_format(err, "%.*s,\"" RKS_EXTRA_COLUMN "\":\"json?\"}",
-                             (int)strlen(canonical) - 1, canonical);
+    rks_schema *wider = NULL;
+    rks_status status = rks_schema_with(*schema, extra, 1, "json?", &wider, err);
     rks_schema_free(*schema);
-    *schema = NULL;
-    status = wider == NULL ? RKS_ERR_MEMORY : rks_schema_parse(wider, schema, err);
-    rks_free(wider);
+    *schema = wider;
     return status;
+}
+
+/* Puts the columns of `counts` at the end. */
+static rks_status add_counts(const rks_build_options *options, rks_schema **schema, rks_error *err)
+{
+    const char *const *rules = options->counts;
+    rks_schema *rows = NULL, *whole = NULL;
+    rks_status status = rks_item_counts_source(*schema, rules, options->counts_count,
+                                               options->schema == NULL, &rows, err);
+    if (status == RKS_OK)
+        status = rks_item_counts_schema(rows, rules, options->counts_count, &whole, err);
+    rks_schema_free(rows);
+    rks_schema_free(*schema);
+    *schema = whole;
+    return status;
+}
+
+rks_status rks_input_schema(const rks_build_options *options, const char *text, rks_schema **schema,
+                            rks_error *err)
+{
+    rks_status status = rks_schema_parse(text, schema, err);
+    if (status == RKS_OK && options->extra != NULL && strcmp(options->extra, "json") == 0)
+        status = add_extra(schema, err);
+    return status == RKS_OK && options->counts_count > 0 ? add_counts(options, schema, err)
+                                                         : status;
 }
 
 rks_status rks_input_join(const rks_input *input, const rks_agreed *agreed, size_t fact,

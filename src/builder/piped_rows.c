@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "builder/build.h"
 #include "builder/input.h"
+#include "ingest/item_count.h"
 #include "dataset/build_directory.h"
 #include "dataset/dataset.h"
 #include "ingest/ingest.h"
@@ -30,12 +31,14 @@ typedef struct piped_rows {
     rks_schema *schema;
     rks_selector *selector;
     char source[NAME_ROOM + RKS_DIGEST_TEXT];
-    bool first;        /* the first block was read, to infer the schema */
-    bool found;        /* there is a block */
-    uint64_t rows;     /* of the block */
-    uint64_t number;   /* of the next block */
-    rks_sink *sink;    /* of the block */
-    rks_sink stripped; /* passes rows on without the key that the reader derives */
+    bool first;           /* the first block was read, to infer the schema */
+    bool found;           /* there is a block */
+    uint64_t rows;        /* of the block */
+    uint64_t number;      /* of the next block */
+    json_t *base_options; /* of the dataset that is appended to; NULL: none */
+    const char **counts;  /* the rules that these have */
+    rks_sink *sink;       /* of the block */
+    rks_sink stripped;    /* passes rows on without the key that the reader derives */
 } piped_rows;
 
 static rks_status pass_row(rks_sink *sink, const rks_input_row *row, rks_error *err)
@@ -96,9 +99,10 @@ static rks_status pass_block(void *input, uint64_t unit, rks_sink *sink, rks_err
 
 /* Of the dataset that is appended to, if there is one: its schema, and its id as part of the
  * source's name, so that the same lines can be added again, and an interrupted append goes on. */
-static rks_status look_at_base(const rks_group *group, const char *pattern, piped_rows *p,
-                               rks_error *err)
+static rks_status look_at_base(const rks_group *group, const char *pattern, rks_build_options *o,
+                               piped_rows *p, rks_error *err)
 {
+    size_t count = 0;
     char *directory = NULL;
     rks_dataset *base = NULL;
     rks_status status = rks_directory_expand_target(group, pattern, &directory, err);
@@ -109,20 +113,41 @@ static rks_status look_at_base(const rks_group *group, const char *pattern, pipe
         if (p->options.schema == NULL)
             p->schema_text = rks_strdup(rks_schema_text(base->schema), err);
         status = p->options.schema == NULL && p->schema_text == NULL ? RKS_ERR_MEMORY : RKS_OK;
+        p->base_options = json_loads(base->build_options, 0, NULL);
+        if (status == RKS_OK)
+            status = rks_recorded_counts(p->base_options, &p->counts, &count, err);
+        if (status == RKS_OK && o->counts_count == 0) {
+            o->counts = p->counts;
+            o->counts_count = count;
+        }
     }
     rks_dataset_free(base);
     rks_free(directory);
     return status;
 }
 
-static rks_status find_schema(const rks_group *group, const char *directory,
-                              const rks_build_options *o, piped_rows *p, rks_error *err)
+/* The build counts, so blocks are read without the columns of `counts`. */
+static rks_status row_schema(const rks_build_options *o, const char *text, bool inferred,
+                             rks_schema **schema, rks_error *err)
+{
+    rks_build_options without = *o;
+    rks_schema *whole = NULL;
+    without.counts_count = 0;
+    rks_status status = rks_input_schema(&without, text, &whole, err);
+    if (status == RKS_OK)
+        status = rks_item_counts_source(whole, o->counts, o->counts_count, inferred, schema, err);
+    rks_schema_free(whole);
+    return status;
+}
+
+static rks_status find_schema(const rks_group *group, const char *directory, rks_build_options *o,
+                              piped_rows *p, rks_error *err)
 {
     rks_input *input = rks_piped_input(p->piped);
     const char *given = p->options.schema;
     rks_status status = RKS_OK;
     if (o->append)
-        status = look_at_base(group, directory, p, err);
+        status = look_at_base(group, directory, o, p, err);
     input->keeps_schema = p->schema_text != NULL;
     if (status == RKS_OK && given == NULL && p->schema_text == NULL && p->found)
         status = rks_ingest_infer(input, 0, &p->schema_text, err);
@@ -131,7 +156,7 @@ static rks_status find_schema(const rks_group *group, const char *directory,
     const char *text = given != NULL ? given : p->schema_text;
     if (text == NULL)
         return rks_fail(err, RKS_ERR_DATA, 0, SOURCE ": empty: no row to infer a schema from");
-    return rks_input_schema(o, text, &p->schema, err);
+    return row_schema(o, text, given == NULL && p->base_options == NULL, &p->schema, err);
 }
 
 static rks_status prepare(const rks_group *group, const char *directory,
@@ -195,6 +220,8 @@ rks_status rks_piped_build(rks_group *group, const char *directory,
     rks_selector_free(p.selector);
     rks_schema_free(p.schema);
     rks_free(p.schema_text);
+    rks_free(p.counts);
+    json_decref(p.base_options);
     rks_piped_close(p.piped);
     return status;
 }

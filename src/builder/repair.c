@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "builder/build.h"
 #include "builder/lost_shards.h"
 #include "dataset/build_directory.h"
 #include "rankstore/build.h"
@@ -42,9 +43,9 @@ static uint64_t number_of(const json_t *recorded, const char *name)
 }
 
 /* Reads what rks_build_options_text wrote. Texts belong to `recorded`; `index` has room for its
- * columns. */
+ * columns. `counts`: of rks_recorded_counts. */
 static void read_options(const json_t *recorded, const rks_dataset *dataset, const char **index,
-                         rks_build_options *options)
+                         const char **counts, rks_build_options *options)
 {
     const json_t *names = json_object_get(recorded, "index");
     rks_build_options_default(options);
@@ -69,6 +70,8 @@ static void read_options(const json_t *recorded, const rks_dataset *dataset, con
     options->flatten = json_is_true(json_object_get(recorded, "flatten"));
     options->dtype = text_of(recorded, "dtype");
     options->extra = text_of(recorded, "extra");
+    options->counts = counts;
+    options->counts_count = json_array_size(json_object_get(recorded, "count"));
     options->dedup = json_is_true(json_object_get(recorded, "dedup"));
     options->max_sample = RKS_SAMPLE_MAX; /* the samples were small enough once */
 }
@@ -98,14 +101,18 @@ static rks_status build_again(repair *r, const rks_dataset *dataset, bool first,
     const char *text =
         first || dataset->added_options == NULL ? dataset->build_options : dataset->added_options;
     json_t *recorded = json_loads(text, 0, NULL);
+    const char **counts = NULL;
+    size_t counts_count = 0;
     const char **index =
         rks_alloc(json_array_size(json_object_get(recorded, "index")), sizeof(*index), err);
     rks_status status = recorded == NULL || index == NULL
                             ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: build options")
                             : check_recorded(r, !first && dataset->unit_size == 0, recorded, err);
+    if (status == RKS_OK)
+        status = rks_recorded_counts(recorded, &counts, &counts_count, err);
     status = rks_group_agree(r->group, "repair: options", status, err);
     if (status == RKS_OK) {
-        read_options(recorded, dataset, index, &options);
+        read_options(recorded, dataset, index, counts, &options);
         options.unit_size = first ? 0 : dataset->unit_size;
         options.repair = true;
         options.wait = true;
@@ -125,6 +132,7 @@ static rks_status build_again(repair *r, const rks_dataset *dataset, bool first,
         r->report.units_rebuilt += built.units_rebuilt;
     }
     rks_free(index);
+    rks_free(counts);
     json_decref(recorded);
     return status;
 }

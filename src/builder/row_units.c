@@ -125,7 +125,7 @@ rks_status rks_row_units_read(const rks_read_units *reading, rks_input *input, u
     while (status == RKS_OK && more) {
         const rks_unit_summary *finished = rks_parts_finished(reading->parts, number);
         if (same && number % ranks != reading->rank)
-            status = rks_rows_pass(input, reading->schema, err);
+            status = rks_rows_pass(input, rks_selector_rows(selector), err);
         else if (finished != NULL)
             status = check_one(&w, selector, finished, err);
         else if (rks_parts_kept(reading->parts) != NULL)

@@ -108,6 +108,7 @@ rks_status rks_job_emit_keyed(rks_job *at, const rks_value *values, const void *
 {
     bool keep = false;
     uint32_t length = 0;
+    values = rks_selector_count(at->selector, values);
     rks_status status =
         rks_selector_apply(at->selector, values, &keep, &length, &key, &key_size, err);
     if (status != RKS_OK)
@@ -243,7 +244,7 @@ static rks_status begin_job(rks_job *at, const rks_ingest_reading *with, size_t 
     *at = (rks_job){
         .input = input,
         .unit = &input->units[unit],
-        .schema = with->schema,
+        .schema = rks_selector_rows(with->selector),
         .schema_from = options->schema != NULL ? RKS_SCHEMA_GIVEN
                        : input->keeps_schema   ? RKS_SCHEMA_KEPT
                                                : RKS_SCHEMA_INFERRED,
@@ -257,7 +258,7 @@ static rks_status begin_job(rks_job *at, const rks_ingest_reading *with, size_t 
     };
     const rks_input_format *format = input->format;
     rks_status status =
-        format->check_schema == NULL ? RKS_OK : format->check_schema(with->schema, err);
+        format->check_schema == NULL ? RKS_OK : format->check_schema(at->schema, err);
     if (status == RKS_OK && format->named_only && rks_selector_derived_keys(with->selector))
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "key: samples of %s input need a key column",
                           format->name);

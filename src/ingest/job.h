@@ -18,7 +18,7 @@ enum { RKS_JOB_TICK = 1 << 20 }; /* bytes */
 typedef struct rks_job {
     const rks_input *input;
     const rks_input_unit *unit;
-    const rks_schema *schema;
+    const rks_schema *schema; /* of the rows: without counts */
     rks_schema_from schema_from;
     const rks_ingest_options *options;
     rks_selector *selector;

@@ -36,6 +36,8 @@ typedef struct rks_ingest_options {
     const char *where;
     const char *const *index;
     size_t index_count;
+    const char *const *counts;
+    size_t counts_count;
     rks_filter_fn filter;
     rks_length_fn length_fn;
     void *callback_user;

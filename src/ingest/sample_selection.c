@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "codec/number.h"
 #include "codec/filter.h"
+#include "ingest/item_count.h"
 #include "ingest/wav.h"
 
 typedef enum measure {
@@ -26,7 +27,8 @@ typedef enum measure {
 
 struct rks_selector {
     const rks_schema *schema;
-    rks_where *where; /* NULL: keep all */
+    rks_item_counts *counts; /* NULL: none */
+    rks_where *where;        /* NULL: keep all */
     bool derived;
     uint32_t key;
     measure measure;
@@ -143,6 +145,9 @@ rks_status rks_selector_create(const rks_schema *schema, const rks_ingest_option
         made->measure = MEASURE_CALLBACK;
     if (status == RKS_OK)
         status = check_index(schema, options, err);
+    if (status == RKS_OK && options->counts_count > 0)
+        status = rks_item_counts_create(schema, options->counts, options->counts_count,
+                                        &made->counts, err);
     if (status == RKS_OK && options->where != NULL)
         status = rks_where_parse(schema, options->where, &made->where, err);
     if (status == RKS_OK) {
@@ -157,8 +162,19 @@ void rks_selector_free(rks_selector *selector)
 {
     if (selector == NULL)
         return;
+    rks_item_counts_free(selector->counts);
     rks_where_free(selector->where);
     rks_free(selector);
+}
+
+const rks_schema *rks_selector_rows(const rks_selector *selector)
+{
+    return selector->counts == NULL ? selector->schema : rks_item_counts_rows(selector->counts);
+}
+
+const rks_value *rks_selector_count(rks_selector *selector, const rks_value *values)
+{
+    return selector->counts == NULL ? values : rks_item_counts_apply(selector->counts, values);
 }
 
 bool rks_selector_derived_keys(const rks_selector *selector)

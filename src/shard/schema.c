@@ -369,6 +369,21 @@ static rks_status print_text(rks_schema *schema, rks_error *err)
     return status;
 }
 
+/* Ends the making of a schema: *schema is `made`, or it is freed. */
+static rks_status end_making(rks_schema *made, rks_status status, rks_schema **schema,
+                             rks_error *err)
+{
+    if (status == RKS_OK && made->count == 0)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: no columns");
+    if (status == RKS_OK)
+        status = print_text(made, err);
+    if (status == RKS_OK)
+        *schema = made;
+    else
+        rks_schema_free(made);
+    return status;
+}
+
 rks_status rks_schema_parse(const char *text, rks_schema **schema, rks_error *err)
 {
     if (text == NULL || schema == NULL)
@@ -379,16 +394,47 @@ rks_status rks_schema_parse(const char *text, rks_schema **schema, rks_error *er
     const char *first = text + strspn(text, " \t\r\n");
     rks_status status =
         *first == '{' ? parse_json(parsed, first, err) : parse_short(parsed, first, err);
-    if (status == RKS_OK && parsed->count == 0)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: no columns");
-    if (status == RKS_OK)
-        status = print_text(parsed, err);
-    if (status == RKS_OK) {
-        *schema = parsed;
-        parsed = NULL;
-    }
-    rks_schema_free(parsed);
+    return end_making(parsed, status, schema, err);
+}
+
+static bool is_among(const char *name, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static rks_status copy_columns(const rks_schema *schema, const char *const *without, size_t count,
+                               rks_schema **copy, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    *copy = rks_alloc(1, sizeof(**copy), err);
+    if (*copy == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint32_t i = 0; status == RKS_OK && i < schema->count; i++)
+        if (!is_among(schema->columns[i].name, without, count))
+            status =
+                add_schema_column(*copy, schema->columns[i].name, schema->columns[i].type, err);
     return status;
+}
+
+rks_status rks_schema_without(const rks_schema *schema, const char *const *names, size_t count,
+                              rks_schema **made, rks_error *err)
+{
+    rks_schema *copy = NULL;
+    rks_status status = copy_columns(schema, names, count, &copy, err);
+    return end_making(copy, status, made, err);
+}
+
+rks_status rks_schema_with(const rks_schema *schema, const char *const *names, size_t count,
+                           const char *type, rks_schema **made, rks_error *err)
+{
+    rks_schema *copy = NULL;
+    rks_status status = copy_columns(schema, NULL, 0, &copy, err);
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        status = add_schema_column(copy, names[i], type, err);
+    return end_making(copy, status, made, err);
 }
 
 void rks_schema_free(rks_schema *schema)

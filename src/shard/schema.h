@@ -98,6 +98,14 @@ const rks_column *rks_schema_unrecorded_length(const rks_schema *schema, const c
 rks_status rks_schema_index(const rks_schema *schema, const char *const *names, size_t count,
                             uint32_t *columns, rks_error *err);
 
+/* Makes a schema of the columns that are not among `names`. RKS_ERR_ARGUMENT if none is left. Free
+ * with rks_schema_free. */
+rks_status rks_schema_without(const rks_schema *schema, const char *const *names, size_t count,
+                              rks_schema **made, rks_error *err);
+/* Makes a schema with further columns of one type at the end. Free with rks_schema_free. */
+rks_status rks_schema_with(const rks_schema *schema, const char *const *names, size_t count,
+                           const char *type, rks_schema **made, rks_error *err);
+
 /* Makes a str, bytes or json value; it points to `bytes`. */
 static inline rks_value rks_blob_value(const void *bytes, size_t size)
 {

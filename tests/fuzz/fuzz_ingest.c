@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_ingest.c: hostile JSONL and where texts. The first byte chooses:
- *   0  the rest is a `where`, applied to a fixed row
+ *   0  the rest is a `where`, and a rule of `count`, applied to a fixed row
  *   1  the rest is a line for a schema with every kind of column; what is taken must encode
  *   2  a byte of unit size, then a file: its lines are cut, counted, inferred, merged and read with
  *      what was inferred; the lines of all units together are the lines of the whole */
@@ -12,6 +12,7 @@
 #include "ingest/lines.h"
 #include "ingest/row.h"
 #include "codec/filter.h"
+#include "ingest/item_count.h"
 #include "shard/record.h"
 
 static const char SCHEMA[] =
@@ -36,6 +37,25 @@ static void fuzz_where(const char *text)
     }
     rks_row_free(row);
     rks_where_free(where);
+}
+
+static void fuzz_count(const char *text)
+{
+    rks_schema *whole = NULL;
+    rks_item_counts *counts = NULL;
+    rks_row *row = NULL;
+    if (rks_item_counts_schema(schema, &text, 1, &whole, NULL) == RKS_OK &&
+        rks_item_counts_create(whole, &text, 1, &counts, NULL) == RKS_OK) {
+        FUZZ_CHECK(rks_row_create(schema, false, &row, NULL) == RKS_OK);
+        FUZZ_CHECK(rks_row_parse(row, (const uint8_t *)ROW, strlen(ROW), strlen(ROW), NULL) ==
+                   RKS_OK);
+        const rks_value *values = rks_item_counts_apply(counts, row->values);
+        int64_t found = *(const int64_t *)values[rks_schema_columns(schema)].data;
+        FUZZ_CHECK(found >= 0 && found <= 2);
+    }
+    rks_row_free(row);
+    rks_item_counts_free(counts);
+    rks_schema_free(whole);
 }
 
 static void fuzz_line(const uint8_t *line, size_t size)
@@ -125,6 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(text, data + 1, size - 1);
         text[size - 1] = '\0';
         fuzz_where(text);
+        fuzz_count(text);
         free(text);
     } else if (data[0] % 3 == 1) {
         fuzz_line(data + 1, size - 1);

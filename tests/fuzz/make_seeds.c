@@ -168,10 +168,12 @@ static void make(void **state)
     put("shard", "one", "\0\1\2\0\3", 5);
     put("shard", "two", "\0\1\2\0\3\0\100\0\0\377", 10);
     static const char where[] = "\0n > 3 and s == \"text\"";
+    static const char count[] = "\0c = ids != -100";
     static const char line[] = "\1{\"n\": 1, \"x\": 2.5, \"s\": \"a\", \"ids\": [1, 2]}";
     static const char json[] = "\"]} ,1a\\{\"n\": 1, \"x\": [2.5, \"\\ud83d\\ude00\"], \"s\": {}}";
     static const char file[] = "\2\10{\"a\": [1, 2], \"b\": \"c\"}\n{\"a\": [], \"b\": null}\n";
     put("ingest", "where", where, sizeof(where) - 1);
+    put("ingest", "count", count, sizeof(count) - 1);
     put("ingest", "line", line, sizeof(line) - 1);
     put("json", "line", json, sizeof(json) - 1);
     put("ingest", "file", file, sizeof(file) - 1);

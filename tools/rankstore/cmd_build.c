@@ -18,6 +18,7 @@ typedef struct args {
     const char *directory;
     rks_build_options options;
     cli_list index;
+    cli_list counts;
     cli_list shards;
     const char *sample;
     uint32_t copies;
@@ -135,13 +136,20 @@ static rks_status make_copies(rks_group *group, args *a, rks_error *err)
     return rks_stage(group, NULL, a->directory, &options, NULL, err);
 }
 
+static void take_lists(args *a)
+{
+    a->options.index = a->index.items;
+    a->options.index_count = a->index.count;
+    a->options.counts = a->counts.items;
+    a->options.counts_count = a->counts.count;
+}
+
 static int run_build(rks_group *group, void *user)
 {
     args *a = user;
     rks_error err = {0};
     rks_build_report report = {.struct_size = sizeof(report)};
-    a->options.index = a->index.items;
-    a->options.index_count = a->index.count;
+    take_lists(a);
     a->options.keep = a->options.wait;
     a->options.progress = cli_bar_update;
     a->options.progress_user = &a->bar;
@@ -209,8 +217,7 @@ static int build(void *user)
     a->options.shard_count = a->shards.count;
     if (cli_python_format(&a->sources, a->options.format) == NULL)
         return cli_run(a->processes, run_build, a);
-    a->options.index = a->index.items;
-    a->options.index_count = a->index.count;
+    take_lists(a);
     return cli_python_build(&a->sources, a->directory, &a->options, a->copies, a->processes,
                             a->json);
 }
@@ -255,6 +262,9 @@ static const cli_option options[] = {
      .help = "divide lengths by N, rounded up", .normal = "1", .least = 1},
     {"--index", "COLUMN", CLI_LIST, offsetof(args, index),
      .help = "put a numeric column into the index, so that every rank has it without fetching"},
+    {"--count", "RULE", CLI_LIST, offsetof(args, counts),
+     .help = "add an integer column that counts items of another one: 'learned = labels != -100'; "
+             "--index learned puts it into the index. --append uses the dataset's rules"},
     CLI_WHERE(args, options.where, "keep samples that match", ""),
     {"--min-length", "N", CLI_U32, offsetof(args, options.min_length),
      .help = "drop shorter samples", .normal = "0"},

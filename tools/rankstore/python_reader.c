@@ -130,6 +130,7 @@ static json_t *options_of(const rks_build_options *o, bool *bad)
     set_flag(object, "no_lock", o->no_lock);
     set_flag(object, "wait", o->wait);
     set_list(object, "index", o->index, o->index_count, bad);
+    set_list(object, "count", o->counts, o->counts_count, bad);
     set_list(object, "shards", o->shards, o->shard_count, bad);
     return object;
 }

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .. import _core
 from .._batching.layouts import item_name
 from .._dataset.dataset import Dataset
 from .._dataset.maintenance import make_copies, publish
@@ -57,7 +58,6 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           .npz, folders (one sample a file), .tar (WebDataset), .zip, Megatron's .bin with .idx, MDS folders, .parquet, .arrow, .feather;
           lines and tar also compressed (.gz, .zst, .xz, .bz2). A folder of .parquet, .arrow, .tar or .zip is these files: hidden ones,
           names that begin with `_`, checksums and READMEs are no data, and other files beside them are an ArgumentError;
-        - a pyarrow Table; a pyarrow Dataset, Scanner, ParquetFile or RecordBatchReader, which each rank reads into memory as a Table; a
           Hugging Face dataset;
         - an array or tensor (its rows become the column "data"); a dict of arrays of one length; a pandas DataFrame without its index; a
           structured array of numpy;
@@ -124,17 +124,18 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     unit_size: int or str, in bytes. The size of a unit of files that the C core reads. Default: the size that the dataset or the unfinished
         parts in `out` were built with (64 MiB if their samples came from memory), else about 1/64 of the files, between 1 and 64 MiB.
     columns: str. Column names of CSV or TSV files without a header, "a,b,c". Default: the header's.
-    count: dict. Adds integer columns that are also index columns: {"learned": ("labels", "!=", -100)} counts the items of labels that are
-        not -100, and {"learned": function} calls function(sample) -> int. They are added after map, so filter sees them.
-        `batch.global_sum("learned")` sums one over a step. Default: none.
+    count: dict. Adds integer columns (int64) that are also index columns. A rule, {"learned": ("labels", "!=", -100)}, counts the items of
+        the numeric column labels that are not -100; the library does it last, so where= and length= may name the column, and it is the
+        schema's last one. A function, {"learned": function}, is called as function(sample) -> int after map, so filter sees what it adds.
+        `batch.global_sum("learned")` sums one over a step. An append counts by the dataset's rules. Default: none.
     each_rank: bool. The source is this rank's own part, even if it is a list or equals another rank's: all parts are added. Default: False.
     same_on_all: bool. The source is an iterable that yields the same samples on all ranks: ranks split it, and each skips the samples of
         the others. Default: False.
     no_lock: bool. Let several ranks build on a file system without locks (Lustre without -o flock). Make sure that nothing else writes in
         `out`, because no lock prevents it. Default: False; a single rank needs no locks.
     json_path: str. The member of a JSON object that holds the array of samples: "data" or "outer.data". Default: the file is the array.
-    flatten: bool. Turn members of objects into columns "outer.inner" (JSON files only; not with map, count or a function for key). Default:
-        False.
+    flatten: bool. Turn members of objects into columns "outer.inner" (JSON files only; not with map, or a function for key or count).
+        Default: False.
     extra: "error", "drop" or "json". What to do with a column that the schema lacks. "json" puts all such values of a sample into the
         column "extra", as an object. Default: "drop" if you give schema, else "error".
     dtype: str, torch or numpy type. Item type of a raw file, required with format="raw". Samples are runs of 1,024 items in the column
@@ -170,10 +171,12 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     """
     source, storage_options = as_paths(source, storage_options)
     names, text = infer.names_of("index", index), infer.text_of(schema)
+    rules: tuple[str, ...] = ()
     if count is not None:
-        map = count_columns.Counted(map, count_columns.check(count))  # noqa: A001
+        rules, functions = count_columns.check(count)
+        map = count_columns.Counted(map, functions) if functions else map  # noqa: A001
         names = (*names, *(name for name in count if name not in names))
-        text = text if text in AUTO else infer.with_counts(text, list(count))
+        text = text if text is None or text in AUTO else _core.row_schema(infer.with_counts(text, list(functions)), rules, False)
     infer_all = text == "auto:all"
     text = None if text in AUTO else text
     options = Options(map, filter, length, key, names, text, format,
@@ -183,7 +186,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
                       item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads, version=version, check_source=check_source,
                       max_shard=optional_bytes("max_shard", max_shard), shards=folders_of(shards),
                       storage=storage_for(home, source, storage_options), input_bytes=optional_bytes("input_bytes", input_bytes),
-                      home=None if home is None else os.fspath(home))
+                      home=None if home is None else os.fspath(home), counts=rules)
     options.check()
     check_copies(copies)
     group = group or current()

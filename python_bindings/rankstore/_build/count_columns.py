@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build(count=...)`: index columns that count items of a sample, such as the labels that a loss counts."""
+"""`build(count=...)`: index columns that count items of a sample, such as the labels that a loss counts.
+
+The library counts by rules. A function of a sample is a part of map."""
 from __future__ import annotations
 
 import operator
@@ -8,29 +10,41 @@ from typing import Any
 
 from ..errors import ArgumentError, DataError
 
-_COMPARE = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_OPERATORS = ("==", "!=", "<", "<=", ">", ">=")
 
 Rule = tuple[str, str, float] | Callable[[Any], int]
 
 
-def check(count: Any) -> dict[str, Rule]:
-    """Return the argument `count` as a dict. Raises ArgumentError if it is wrong."""
+def check(count: Any) -> tuple[tuple[str, ...], dict[str, Callable[[Any], int]]]:
+    """Return the rules of the argument `count` as the library takes them, and its functions by column. ArgumentError if it is wrong."""
     if not isinstance(count, Mapping):
         raise ArgumentError(f'count: a dict of rules by column, {{"learned": ("labels", "!=", -100)}}, not {count!r}')
+    rules, functions = [], {}
     for name, rule in count.items():
         if callable(rule):
+            functions[name] = rule
             continue
-        if not isinstance(rule, tuple) or len(rule) != 3 or rule[1] not in _COMPARE or not isinstance(rule[0], str):
+        if not isinstance(rule, tuple) or len(rule) != 3 or rule[1] not in _OPERATORS or not isinstance(rule[0], str) or \
+                not hasattr(rule[2], "__float__"):
             raise ArgumentError(f'count: {name!r} is {rule!r}; give (column, operator, number), as ("labels", "!=", -100), or a '
-                                f"function of a sample; operators are {', '.join(_COMPARE)}")
-    return dict(count)
+                                f"function of a sample; operators are {', '.join(_OPERATORS)}")
+        number = operator.index(rule[2]) if hasattr(rule[2], "__index__") else float(rule[2])
+        rules.append(f"{_quoted(name)} = {_quoted(rule[0])} {rule[1]} {number!r}")
+    return tuple(rules), functions
+
+
+def _quoted(name: str) -> str:
+    if name.isidentifier():
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 class Counted:
-    """map(sample) with one more column for each rule. func: the user's map, or None."""
+    """map(sample) with one more column for each function. func: the user's map, or None."""
 
-    def __init__(self, func: Callable[[Any], Any] | None, count: Mapping[str, Rule]) -> None:
-        self.func, self.count = func, dict(count)
+    def __init__(self, func: Callable[[Any], Any] | None, functions: Mapping[str, Callable[[Any], int]]) -> None:
+        self.func, self.functions = func, dict(functions)
 
     def __call__(self, sample: Any) -> Any:
         made = sample if self.func is None else self.func(sample)
@@ -42,24 +56,8 @@ class Counted:
         if not isinstance(sample, Mapping):
             return sample  # not a dict: adding the sample refuses it
         made = dict(sample)
-        for name, rule in self.count.items():
+        for name, function in self.functions.items():
             if name in sample:
                 raise DataError(f'count: the samples have a column "{name}" already; choose another name')
-            made[name] = _counted(name, rule, sample)
+            made[name] = operator.index(function(sample))
         return made
-
-
-def _counted(name: str, rule: Rule, sample: Mapping[str, Any]) -> int:
-    if callable(rule):
-        return operator.index(rule(sample))
-    column, compare, number = rule
-    if column not in sample:
-        raise DataError(f'count: "{name}" counts "{column}", and a sample has no such column; it has {", ".join(sample)}')
-    value = sample[column]
-    if value is None:
-        return 0
-    import numpy
-    if isinstance(value, (str, bytes, bytearray, Mapping)) or numpy.asarray(value).dtype.kind not in "biuf":
-        raise DataError(f'count: "{name}" counts numbers of "{column}", which is {type(value).__name__}; give a function of '
-                        f"a sample")
-    return int(numpy.count_nonzero(_COMPARE[compare](numpy.asarray(value), number)))

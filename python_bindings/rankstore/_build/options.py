@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace as replaced
 from typing import Any
 
+from .. import _core
 from .._distributed import progress
 from .._provenance import code
 from .._schema import infer
@@ -96,6 +97,7 @@ class Options:
     input_bytes: int | None = field(default=None, compare=False)
     home: str | None = field(default=None, compare=False)  # where shards go as soon as they are sealed
     version: str | None = None  # what counts instead of the functions' code
+    counts: tuple[str, ...] = ()  # rules of count, as the library takes them
     keeps_schema: bool = field(default=False, compare=False)  # the schema is the dataset's: columns that it lacks are refused
 
     def check(self) -> None:
@@ -119,7 +121,7 @@ class Options:
         if self.extra not in (None, "error", "drop", "json"):
             raise ArgumentError(f'extra: {self.extra!r}; it is "error", "drop" or "json"')
         if self.flatten and self.needs_python:
-            raise ArgumentError("flatten: not with map, count or a function for key, which get the objects as they are in the "
+            raise ArgumentError("flatten: not with map, or a function for key or count, which get the objects as they are in the "
                                 "file; make the columns in map")
         if self.each_rank and self.same_on_all:
             raise ArgumentError("each_rank and same_on_all cannot be used together")
@@ -140,6 +142,7 @@ class Options:
         named = {name: value if isinstance(value := getattr(self, name), str) else None for name in ("length", "key")}
         return {**named, **self.selection(), "index": list(self.index), "schema": self.schema, "format": self.format,
                 "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
+                **({"count": list(self.counts)} if self.counts else {}),
                 "skip_bad": self.skip_bad, "max_total": self.max_total, "unit_samples": self.unit_samples,
                 **{name: value for name in ("append", "unit_size", "columns", "json_path", "flatten",
                                                                "extra", "infer_all", "dtype", "version") if (value := getattr(self, name))}}
@@ -170,7 +173,7 @@ class Options:
                 "where": self.where, "index": self.index,
                 "max_sample": self.max_sample, "replace": bool(self.replace), "append": self.append,
                 "no_lock": self.no_lock, "wait": self.wait, "max_shard": self.max_shard, "shards": self.shards,
-                "home": self.home, "storage_options": self.storage,
+                "home": self.home, "storage_options": self.storage, "counts": self.counts,
                 **self.selection()}
 
     def for_reading(self) -> dict[str, Any]:
@@ -198,9 +201,11 @@ class Options:
             return self
         if self.length is None and shape["own_lengths"]:
             raise ArgumentError("append: the dataset's lengths came from a function; give length= again")
-        other = self.schema is not None and infer.parse(self.schema) != infer.parse(shape["schema"])  # the core refuses it
+        counts = self.counts or tuple(shape["count"])
+        there = _core.row_schema(shape["schema"], counts, False)
+        other = self.schema is not None and infer.parse(self.schema)[0] != there  # the core refuses it
         length = {} if self.length is not None or other else {"length": shape["length"], "length_unit": shape["length_unit"]}
-        return replaced(self, key=self.key or shape["key"], schema=self.schema or shape["schema"],
+        return replaced(self, counts=counts, key=self.key or shape["key"], schema=self.schema or there,
                         keeps_schema=self.schema is None, index=self.index or tuple(shape["index"]), **length)
 
     @property

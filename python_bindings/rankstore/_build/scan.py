@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import _core
 from .._distributed.collectives import callback_failed, together
 from .._distributed.group import Group
 from .._schema import infer
@@ -30,10 +31,10 @@ class Task:
     unit: Unit
 
 
-def together_parse(group: Group, text: str) -> tuple[str, infer.Schema]:
-    """Parse a schema; its errors are raised on all ranks (collective)."""
+def together_parse(group: Group, text: str, counts: Sequence[str], inferred: bool) -> tuple[str, infer.Schema]:
+    """Parse the schema of the samples, without the columns that the library counts; its errors are raised on all ranks (collective)."""
     parsed: list[tuple[str, infer.Schema]] = []
-    together(group, "build: schema", lambda: parsed.append(infer.parse(text)))
+    together(group, "build: schema", lambda: parsed.append(infer.parse(_core.row_schema(text, counts, inferred))))
     return parsed[0]
 
 

@@ -54,7 +54,7 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     assert text is not None
     if options.extra == "json":
         text = infer.with_extra(text)
-    canonical, columns = together_parse(group, text)
+    canonical, columns = together_parse(group, text, options.counts, options.schema is None)
     feeder = Feeder(columns, steps, loose=options.drops_extra, rest=options.extra == "json",
                     given=options.given_schema is not None, key=key,
                     length=options.length if callable(options.length) else None, derives=derives)

@@ -43,7 +43,7 @@ def finished(directory: str) -> dict[str, Any]:
     found.update(dataset=there["dataset"], generation=there["generation"], shape={
         "schema": json.dumps(there["schema"], ensure_ascii=False), "index": there["index"], "derived_keys": there["keys"] == "derived",
         "key": options.get("key"), "length": options.get("length"), "length_unit": there["length_unit"],
-        "own_lengths": bool(options.get("length_fn"))})
+        "own_lengths": bool(options.get("length_fn")), "count": options.get("count", [])})
     rule, _, digest = there.get("made_from", "").partition(":")
     if digest and rule.isdecimal():
         found["made_from"], found["rule"] = digest, int(rule)

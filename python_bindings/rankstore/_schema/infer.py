@@ -42,10 +42,8 @@ def parse(text: str) -> tuple[str, Schema]:
     return canonical, list(columns)
 
 
-def with_counts(text: str | None, names: list[str]) -> str | None:
-    """Return a schema with the columns that `count` adds."""
-    if text is None:
-        return None
+def with_counts(text: str, names: list[str]) -> str:
+    """Return a schema with the columns that functions count."""
     columns = dict(parse(text)[1])
     return json.dumps({**columns, **{name: "int64" for name in names if name not in columns}}, ensure_ascii=False)
 
