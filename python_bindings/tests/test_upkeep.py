@@ -142,7 +142,7 @@ def test_reports_are_the_command_line_s(two: tuple[Path, Path], tmp_path: Path) 
         (rankstore.ExportReport, ["export", a, "-o", tmp_path / "out.tar"], set()),
         (rankstore.PublishReport, ["publish", a, tmp_path / "home"], set()),
         (rankstore.StageReport, ["stage", a, tmp_path / "local"], set()),
-        (rankstore.PruneReport, ["prune", a], set()),
+        (rankstore.PruneReport, ["prune", a], {"names"}),
         (rankstore.DiffReport, ["diff", a, a], {"differences"}),
     ]
     for kind, line, only_here in cases:

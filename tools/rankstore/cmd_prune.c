@@ -101,7 +101,7 @@ const cli_command cli_prune = {
     .name = "prune",
     .arguments = "DIR|URL",
     .summary = "Remove leftover files of a dataset, and old generations",
-    .examples = {"rankstore prune store --dry-run", "rankstore prune s3://bucket/tokens --keep 2"},
+    .examples = {"rankstore prune store --dry-run", "rankstore prune store --keep 2"},
     .text = "Leftover files are shards of failed or abandoned builds, and temporary files of "
             "killed processes. Readers that have the dataset open are not disturbed. In a home, "
             "which may be "
