@@ -17,6 +17,8 @@ PART = 8 << 20
 PARTS_MOST = 9000
 CALLED = {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token", "anon": "skip_signature",
           "endpoint_url": "endpoint", "region_name": "region"}  # fsspec's and boto's names of them
+NEEDED = {"hf": "huggingface_hub", "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "oss": "ossfs",
+          "sftp": "paramiko"}  # what fsspec imports for a scheme
 Come = Callable[[int, Any], None]
 
 
@@ -265,5 +267,5 @@ def open_store(url: str, options: dict[str, Any], inputs: bool = False) -> Objec
             return ObjectStore(url, options, inputs)
         return FileSystem(url, options.get("fsspec", options))
     except ImportError as error:
-        needed = "pip install 'rankstore[store]'" if of_obstore else f"pip install fsspec and what it needs for {scheme}://"
+        needed = "pip install 'rankstore[store]'" if of_obstore else f"pip install fsspec {NEEDED.get(scheme, '')}".rstrip()
         raise Failure("denied", f"{error}: {needed}") from error
