@@ -204,13 +204,18 @@ static bool choose_rest(rks_arrivals *set, rks_arrival_job *next)
     return false;
 }
 
+static bool may_read_pieces(const rks_arrivals *set)
+{
+    return set->piece_jobs < (set->stored ? RKS_ARRIVALS_STORE_PIECES : RKS_ARRIVALS_THREADS);
+}
+
 /* While records are read alone the rest waits: they are few, and each would wait behind it. A
  * store's link bears both. */
 bool rks_arrivals_take_job(rks_arrivals *set, rks_arrival_job *next)
 {
     if (set->over)
         return false;
-    const bool alone = reads_records(set), pieces = set->piece_jobs < RKS_ARRIVALS_THREADS;
+    const bool alone = reads_records(set), pieces = may_read_pieces(set);
     const bool goes_on = !set->paused && !alone;
     const bool both = alone && pieces && shares_link(set, rks_now_ms());
     bool took = (both && choose_rest(set, next)) || (alone && choose_record(set, next)) ||

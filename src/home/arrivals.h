@@ -33,6 +33,9 @@ typedef struct rks_arrivals rks_arrivals;
 
 enum {
     RKS_ARRIVALS_THREADS = 8,        /* also how many requests for pieces are under way */
+    RKS_ARRIVALS_STORE_PIECES = 12,  /* of a store: 8 on the link, as its helper has room for, and 4
+                                      * that wait, so that it is not idle while others are checked
+                                      * and written */
     RKS_ARRIVALS_STORE_THREADS = 32, /* of a home whose requests take long, for records */
 };
 

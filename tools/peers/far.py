@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of several nodes whose data lie in an object store: which bytes leave it, by a proxy's count.
 
-A node is a process with a cache folder of its own, and a /dev/shm of its own where this user may make one. The store is moto's server,
+A node is a process with a cache folder of its own, and a /dev/shm of its own where this user may make one. The store is file_server.py,
 behind the proxy of the Python package's tests. Usage, by this module itself: far.py NAME URL CACHE ENDPOINT EPOCHS BATCH
 """
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Far:
         sys.modules["tests_stores"] = self.servers
         found.loader.exec_module(self.servers)
         self.name, self.notes = name, dict[str, Any]()
-        self.count = 10_000 if place.quick else 50_000  # moto reads a whole object for each range of it
+        self.count = 10_000 if place.quick else 500_000
         self.top = place.folder / ("quick" if place.quick else "full") / f"far-{name.lower().replace(', ', '-').replace(' ', '-')}"
         self.files = self.top / "files"
         if not (self.top / "written").exists():
@@ -147,12 +147,9 @@ class Far:
 
     def round(self) -> tuple[float, float]:
         with contextlib.ExitStack() as stack:
-            address = stack.enter_context(self.servers.moto())
-            between = stack.enter_context(self.servers.proxy(address))
-            store = self.servers.make_bucket(address, BUCKET)
-            import obstore
-            for path in self.files.iterdir():
-                obstore.put(store.client(), f"data/{path.name}", path)
+            port = self.servers.free_port()
+            served = [sys.executable, str(Path(__file__).with_name("file_server.py")), str(port), BUCKET, "data/", str(self.files)]
+            between = stack.enter_context(self.servers.proxy(stack.enter_context(self.servers.started(served, port))))
             begin = time.monotonic()
             self._job(between, EPOCHS, True)
             first = between.counts()

@@ -150,7 +150,7 @@ ROWS: dict[str, Row] = {
     "flatten": Row("tokens: batches of 64 without padding, with labels, positions and cu_seqlens, one process",
                    ("transformers", "Rankstore, loader"), "Rankstore, loader", "Flattening", **_TOKENS,  # type: ignore[arg-type]
                    note="transformers by DataCollatorWithFlattening, given arrays in memory; Rankstore reads its dataset, and checks."),
-    "far": Row("bytes out of an object store: 4 nodes, 3 epochs of a random plan, 100 MB of samples of 2 KB", ("streaming", "LitData",
+    "far": Row("bytes out of an object store: 4 nodes, 3 epochs of a random plan, 1 GB of samples of 2 KB", ("streaming", "LitData",
                "Rankstore", "Rankstore, 2 copies"), "Rankstore", "Far", unit="x the shard files", less=True, fresh=True,
                note="Counted by a proxy; Rankstore's count has its index, 16 bytes a sample. Each node has a folder of its own, which a "
                "second job of one epoch finds again. streaming by its defaults but for 4 canonical nodes: it shuffles within a node's "
