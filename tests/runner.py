@@ -2,6 +2,7 @@
 """The test runner itself: which jobs run side by side, and that nothing that fails, hangs, is skipped or prints nothing counts as
 passed."""
 import contextlib
+import dataclasses
 import glob
 import io
 import json
@@ -200,6 +201,8 @@ def a_quick_run_leaves_long_parts_out():
     names = {name for name in os.listdir("tests/cli") if name.endswith(".test")}
     step = table.Step("cli", "", "script", "run.py", 10, parts=("tests/cli/*.test",), long=("bad.test", "c*.test"))
     kept = {os.path.basename(part) for part in scripts.without_long_parts(step).parts}
+    early = [one.name for one in pool.in_order(scripts.jobs(dataclasses.replace(step, long=("csv.test", "wait.test"))))]
+    assert early[:2] == ["csv", "wait"]
     assert kept == {name for name in names if name != "bad.test" and not name.startswith("c")} and len(names) > len(kept) > 0
     for step in table.STEPS:  # each name is that of a part
         parts = {os.path.basename(path) for pattern in step.parts for path in glob.glob(pattern)}

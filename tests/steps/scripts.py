@@ -10,12 +10,16 @@ import sys
 from steps.builds import SANITIZER_ENV, directory_of
 from steps.job import Job
 
+LONG_S = 40     # what a long part takes, so that it begins early
 LIMIT_S = 3000  # some five times what the longest takes; what it runs has limits of its own
 
 
+def is_long(step, path):
+    return any(fnmatch.fnmatchcase(os.path.basename(path), name) for name in step.long)
+
+
 def without_long_parts(step):
-    kept = [path for pattern in step.parts for path in glob.glob(pattern)
-            if not any(fnmatch.fnmatchcase(os.path.basename(path), name) for name in step.long)]
+    kept = [path for pattern in step.parts for path in glob.glob(pattern) if not is_long(step, path)]
     return dataclasses.replace(step, parts=tuple(map(glob.escape, kept)))
 
 
@@ -31,7 +35,8 @@ def jobs(step):
     first = [Job(name="install", command=[sys.executable, step.what, build, "--install"], seconds=40, load=2,
                  **common)] if step.install else []
     return first + [Job(name=" ".join(os.path.splitext(os.path.basename(part))[0] for part in lot),
-                        seconds=step.seconds * len(lot) / len(parts), load=step.load,
+                        seconds=step.seconds * len(lot) / len(parts) + LONG_S * sum(is_long(step, part) for part in lot),
+                        load=step.load,
                         command=[sys.executable, step.what, build, *installed, *map(os.path.abspath, lot)],
                         after="install" if step.install else "", **{**common, "limit_s": LIMIT_S * len(lot)})
                     for lot in lots]

@@ -33,8 +33,8 @@ class Step:
 LONG_PYTHON = tuple(f"test_{name}.py" for name in (
     "append", "bad_input", "compare_dlio", "compare_peers", "core_values", "docs", "doctor", "ends", "examples", "forbidden_calls",
     "frameworks", "gather", "gpu_kit", "group", "growth", "home", "home_nodes", "hung_storage", "interpreters", "map", "map_processes",
-    "memory", "missing", "nccl", "notebook", "real_data", "room", "same_batches", "store_commands", "store_faults", "store_helpers",
-    "store_prune", "stored_inputs", "stores", "trainers"))
+    "memory", "missing", "nccl", "notebook", "real_data", "refresh", "repair", "room", "same_batches", "store_commands", "store_faults",
+    "store_helpers", "store_prune", "stored_inputs", "stores", "trainers", "two_builds", "workers_generation"))
 
 # The faults look for processes of the command line that have been left running.
 COMMAND_LINE = frozenset({"cli", "page", "readme", "demo", "nccl", "hosts", "slurm"})
