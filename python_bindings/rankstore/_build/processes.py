@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds with several processes of this machine: a group of forked ranks builds, and the caller opens the result."""
+"""Builds with several processes of this machine: a group of forked ranks builds, and the caller opens the result.
+
+A worker is a rank, and not a part of an input: a group deals units, goes on with what is finished, and makes one worker's failure the same
+error on all. An input that ran workers would need all three a second time."""
 from __future__ import annotations
 
 import json
