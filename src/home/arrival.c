@@ -61,9 +61,13 @@ rks_status rks_arrival_borrow(rks_arrival *a, uint64_t first, uint64_t end, rks_
                               rks_error *err)
 {
     for (;;) {
+        /* A thread that was left behind in the local file system may find no home any more. */
+        rks_status status = rks_check_interrupt(err);
+        *loan = (rks_home_loan){0};
+        if (status != RKS_OK)
+            return status;
         rks_home *from = atomic_load(&a->from);
-        rks_status status =
-            rks_known_version_borrow(&a->version, from, a->home_file, first, end, loan, err);
+        status = rks_known_version_borrow(&a->version, from, a->home_file, first, end, loan, err);
         if (!rks_arrival_turns_home(a, from, status))
             return status;
     }

@@ -13,6 +13,7 @@
 #include "home/arrivals_state.h"
 
 enum { LOOK_MS = 1000 };   /* until a thread without work looks again */
+enum { JOIN_MS = 15000 };  /* for threads that close: a sync may take long */
 enum { PAUSE_MS = 30000 }; /* after a failure, until the rest of the shard is tried again */
 
 /* ---- needs ----------------------------------------------------------------------------------- */
@@ -317,8 +318,7 @@ static void work(rks_arrivals *set, const rks_arrival_job *next, uint8_t *room)
     pthread_cond_broadcast(&set->progress);
 }
 
-/* With the mutex, which it gives back. */
-static void give_up(rks_arrivals *set, const rks_error *why)
+void rks_arrivals_give_up(rks_arrivals *set, const rks_error *why)
 {
     rks_need_list lost = {0};
     set->over = true;
@@ -348,15 +348,18 @@ static void *arrivals_main(void *user)
     uint8_t *room = rks_alloc_raw(RKS_ARRIVAL_PIECES, RKS_PIECE, &err);
     rks_interrupt_from(&set->stop); /* the caller's thread hears interrupts */
     pthread_mutex_lock(&set->mutex);
+    rks_arrivals_worker *own = rks_arrivals_begin_worker(set);
     if (room == NULL && !set->over)
-        give_up(set, &err);
+        rks_arrivals_give_up(set, &err);
     while (!set->stop && room != NULL) {
         rks_arrival_job next;
-        if (rks_arrivals_take_job(set, &next))
+        own->at_work = rks_arrivals_take_job(set, &next);
+        if (own->at_work)
             work(set, &next, room);
         else if (!end_what_came(set))
             rks_cond_wait_ms(&set->work, &set->mutex, pause_of(set));
     }
+    own->at_work = false;
     pthread_mutex_unlock(&set->mutex);
     rks_free(room);
     return NULL;
@@ -369,12 +372,12 @@ static rks_status start_threads(rks_arrivals *set, rks_error *err)
     /* One thread a shard would open them all at once; more than a piece each have nothing to do. */
     const size_t most = set->stored ? RKS_ARRIVALS_STORE_THREADS : RKS_ARRIVALS_THREADS;
     while (set->thread_count < most) {
-        int error = rks_thread_start(&set->threads[set->thread_count], arrivals_main, set);
+        int error = rks_thread_start(&set->workers[set->thread_count].thread, arrivals_main, set);
         if (error != 0)
             return rks_fail_start(err, error, "a thread that brings shards");
         set->thread_count++;
     }
-    return RKS_OK;
+    return rks_arrivals_watch(set, err);
 }
 
 rks_status rks_arrivals_open(const rks_arrival_wish *wishes, size_t count, bool paused,
@@ -391,6 +394,7 @@ rks_status rks_arrivals_open(const rks_arrival_wish *wishes, size_t count, bool 
     }
     rks_cond_init(&made->work);
     rks_cond_init(&made->progress);
+    rks_cond_init(&made->watch_ends);
     made->count = count;
     made->paused = paused;
     made->stored = count > 0 && wishes[0].home != NULL && wishes[0].home->ops->far;
@@ -417,6 +421,20 @@ void rks_arrivals_go(rks_arrivals *set, bool needs_soon)
     pthread_mutex_unlock(&set->mutex);
 }
 
+/* A thread of it hangs, and uses it when it comes back. */
+static void leave_behind(rks_arrivals *set)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static rks_arrivals *all; /* keeps them in reach, for tools that look for lost memory */
+    if (set->left)
+        return;
+    set->left = true;
+    pthread_mutex_lock(&mutex);
+    set->next = all;
+    all = set;
+    pthread_mutex_unlock(&mutex);
+}
+
 void rks_arrivals_stop(rks_arrivals *set)
 {
     if (set == NULL)
@@ -425,28 +443,37 @@ void rks_arrivals_stop(rks_arrivals *set)
     rks_fail(&why, RKS_ERR_CANCELLED, 0, "closed while a shard was on its way");
     pthread_mutex_lock(&set->mutex);
     set->stop = true;
-    give_up(set, &why);
+    rks_arrivals_give_up(set, &why);
+    pthread_cond_signal(&set->watch_ends);
     pthread_mutex_unlock(&set->mutex);
+    if (set->watched)
+        pthread_join(set->watch, NULL);
+    set->watched = false;
     for (size_t i = 0; i < set->thread_count; i++)
-        pthread_join(set->threads[i], NULL);
+        if (!rks_thread_join_within(set->workers[i].thread, JOIN_MS))
+            leave_behind(set);
     set->thread_count = 0;
 }
 
-void rks_arrivals_close(rks_arrivals *set)
+bool rks_arrivals_close(rks_arrivals *set)
 {
     if (set == NULL)
-        return;
+        return true;
     rks_arrivals_stop(set);
+    if (set->left)
+        return false;
     for (size_t i = 0; i < set->count; i++) {
         rks_arrival_close(set->shards[i].arrival);
         rks_free(set->shards[i].busy);
     }
     pthread_cond_destroy(&set->work);
     pthread_cond_destroy(&set->progress);
+    pthread_cond_destroy(&set->watch_ends);
     pthread_mutex_destroy(&set->mutex);
     rks_free(set->last_turns);
     rks_free(set->shards);
     rks_free(set);
+    return true;
 }
 
 /* With the mutex. */

@@ -11,6 +11,11 @@
  * Goyal, Vin, Cheng, "Start-time Fair Queuing", SIGCOMM 1996, with records as units). Its `here` is
  * called once, on a thread of the set that must not wait, or within rks_arrivals_need.
  *
+ * A local file system that hangs keeps the threads that write there, and no signal reaches them. If
+ * one of them has not run at all for the home's hang_ms, all needs end with RKS_ERR_TIMEOUT, also
+ * later ones, which names the directory; a line does so before. A thread that waits for home runs
+ * now and then (arrivals_watch.c).
+ *
  * What home does not give fails the needs that wait for it; a later need tries again, as does the
  * rest after a pause. So a damaged MiB, or a home that was away, ends nothing else.
  *
@@ -77,8 +82,9 @@ void rks_arrivals_go(rks_arrivals *set, bool needs_soon);
 /* Ends all needs, also later ones, with RKS_ERR_CANCELLED, and the threads. What has come stays.
  * NULL is accepted. */
 void rks_arrivals_stop(rks_arrivals *set);
-/* The same, and frees the set. NULL is accepted. */
-void rks_arrivals_close(rks_arrivals *set);
+/* The same, and frees the set. Returns false if a thread hangs in the local file system: it is left
+ * behind with the set, and all that the wishes name must stay for good. NULL is accepted. */
+bool rks_arrivals_close(rks_arrivals *set);
 
 enum rks_arrivals_until {
     RKS_ARRIVALS_HEADS, /* all shards that are not optional are whole, or have their heads */

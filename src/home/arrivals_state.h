@@ -40,6 +40,16 @@ typedef struct rks_need_list {
     rks_need *first, *last;
 } rks_need_list;
 
+/* A thread, as its watch sees it. */
+typedef struct rks_arrivals_worker {
+    pthread_t thread;
+    bool at_work;      /* it may be in a call of the file system */
+    long id;           /* of the system; 0: it has not begun */
+    clockid_t clock;   /* of the CPU time that it has used */
+    uint64_t used;     /* that time, when it was last seen */
+    uint64_t quiet_ms; /* for how long it has not run */
+} rks_arrivals_worker;
+
 struct rks_arrivals {
     pthread_mutex_t mutex;
     pthread_cond_t work, progress;
@@ -64,8 +74,14 @@ struct rks_arrivals {
     uint64_t brought;
     size_t piece_jobs; /* under way: each has memory for its pieces */
     bool stored;       /* an object store: each request takes some 30 ms before its first byte */
-    pthread_t threads[RKS_ARRIVALS_STORE_THREADS];
-    size_t thread_count;
+    rks_arrivals_worker workers[RKS_ARRIVALS_STORE_THREADS];
+    size_t thread_count, begun; /* threads, and those that have begun */
+    pthread_t watch;
+    bool watched; /* the watch runs */
+    pthread_cond_t watch_ends;
+    uint64_t told_ms;   /* of the longest quiet time, when a line was last said */
+    bool left;          /* a thread was left behind, with the set */
+    rks_arrivals *next; /* of those that were left behind */
 };
 
 /* A copy of what another rank brings, or has. To begin one may wait until that is whole. */
@@ -77,6 +93,12 @@ static inline bool rks_arrival_is_copy(const rks_arrival_wish *wish)
 /* With the mutex. Bytes were wanted just now: the rest waits for the next ones. UINT64_MAX: as long
  * as it ever does. */
 void rks_arrivals_quiet(rks_arrivals *set, uint64_t bytes);
+/* With the mutex, which it gives back. Ends all needs, also later ones. */
+void rks_arrivals_give_up(rks_arrivals *set, const rks_error *why);
+/* The watch over the threads, which ends when the set stops. */
+rks_status rks_arrivals_watch(rks_arrivals *set, rks_error *err);
+/* On the thread of a worker, with the mutex: it begins, and is watched. */
+rks_arrivals_worker *rks_arrivals_begin_worker(rks_arrivals *set);
 /* With the mutex. Takes what is to be done next; false: nothing now. */
 bool rks_arrivals_take_job(rks_arrivals *set, rks_arrival_job *next);
 

@@ -15,6 +15,8 @@ void rks_home_limits_fill(rks_home_limits *limits)
         limits->stall_ms = STALL_MS;
     if (limits->tell_ms == 0)
         limits->tell_ms = TELL_MS;
+    if (limits->hang_ms == 0)
+        limits->hang_ms = TIMEOUT_MS;
     if (limits->timeout_ms == 0)
         limits->timeout_ms = TIMEOUT_MS;
 }

@@ -13,6 +13,7 @@ typedef struct rks_home_limits {
     uint32_t tell_ms;  /* until a line on stderr names the home, and between such lines; 0: 60 s */
     uint32_t timeout_ms; /* until a request that fails, or a file system that hangs, is an error;
                           * 0: 5 min */
+    uint32_t hang_ms;    /* until a local file system that hangs is one; 0: 5 min */
     /* Asked every 100 ms beside the interrupt callback, on the waiting thread; anything but RKS_OK
      * ends the wait with it. NULL: not asked. */
     rks_status (*must_stop)(void *user, rks_error *err);

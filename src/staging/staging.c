@@ -9,6 +9,7 @@
 #include "staging/staging.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ struct rks_staging {
     bool *through;          /* by shard: it is read at home; NULL: none is */
     rks_arrivals *arrivals; /* NULL: there are none */
     bool on_demand;
+    rks_staging *next; /* of those that were left behind */
 };
 
 /* What is known of all places, while shards are assigned. */
@@ -477,17 +479,28 @@ void rks_staging_stop(rks_staging *staging)
         rks_arrivals_stop(staging->arrivals);
 }
 
+/* Keeps it in reach, for tools that look for lost memory. */
+static void leave_behind(rks_staging *staging)
+{
+    static _Atomic(rks_staging *) last;
+    staging->next = atomic_exchange(&last, staging);
+}
+
 void rks_staging_end(rks_staging *staging)
 {
     if (staging == NULL)
         return;
-    rks_arrivals_close(staging->arrivals);
+    const bool ended = rks_arrivals_close(staging->arrivals);
     rks_holding_close(staging->holding);
+    rks_leases_end(staging->lease);
+    if (!ended) { /* a thread hangs in the local directory, and uses the rest */
+        leave_behind(staging);
+        return;
+    }
     for (uint32_t i = 0; staging->holders != NULL && i < rks_group_size(staging->group); i++)
         rks_home_close(staging->holders[i]);
     rks_free(staging->holders);
     rks_home_close(staging->home);
-    rks_leases_end(staging->lease);
     rks_free(staging->mine);
     rks_free(staging->names);
     rks_free(staging->through);
