@@ -39,7 +39,7 @@ static void look_at_worker(rks_arrivals_worker *w, uint64_t since_ms)
 
 /* With the mutex. Returns the longest time for which a thread with a job has not run. A time in
  * which the watch did not run itself, as that of a stopped process, does not count. */
-static uint64_t look_at_all(rks_arrivals *set, uint64_t since_ms)
+static uint64_t look_at_workers(rks_arrivals *set, uint64_t since_ms)
 {
     uint64_t quiet_ms = 0;
     since_ms = since_ms < 2 * WATCH_MS ? since_ms : WATCH_MS;
@@ -60,7 +60,7 @@ static void *watch_main(void *user)
     pthread_mutex_lock(&set->mutex);
     while (!set->stop) {
         rks_cond_wait_ms(&set->watch_ends, &set->mutex, WATCH_MS);
-        const uint64_t now = rks_now_ms(), quiet_ms = look_at_all(set, now - before);
+        const uint64_t now = rks_now_ms(), quiet_ms = look_at_workers(set, now - before);
         before = now;
         set->told_ms = quiet_ms < set->told_ms ? 0 : set->told_ms;
         if (quiet_ms - set->told_ms >= limits.tell_ms) {

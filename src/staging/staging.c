@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_wait.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "home/assign.h"
@@ -335,6 +336,74 @@ static rks_status take_home(rks_staging *s, const rks_staging_options *options, 
                                        err);
 }
 
+/* The first look at a local directory, and all that it uses: it may hang. */
+typedef struct first_look {
+    const rks_group *group;
+    char *local, *folder; /* copies; folder may be NULL */
+    uint64_t room;
+    bool shares;     /* takes a lease */
+    char *directory; /* out, as the next two */
+    rks_place_told told;
+    rks_lease *lease;
+} first_look;
+
+static void free_look(void *state)
+{
+    first_look *look = state;
+    rks_leases_end(look->lease);
+    rks_free(look->local);
+    rks_free(look->folder);
+    rks_free(look->directory);
+    rks_free(look);
+}
+
+static rks_status look_first(void *state, rks_error *err)
+{
+    first_look *look = state;
+    rks_file_wait_at(look->local);
+    rks_status status = rks_place_make(look->group, look->local, look->folder, look->room,
+                                       &look->directory, &look->told, err);
+    return status == RKS_OK && look->shares ? rks_lease_share(look->directory, &look->lease, err)
+                                            : status;
+}
+
+static rks_status copy_look(const rks_staging_options *options, first_look *look, rks_error *err)
+{
+    look->room = options->on_demand ? INT64_MAX / 1024 : options->room;
+    look->shares = options->home != NULL;
+    look->local = rks_strdup(options->local, err);
+    look->folder = options->folder == NULL ? NULL : rks_strdup(options->folder, err);
+    return look->local == NULL || (options->folder != NULL && look->folder == NULL) ? RKS_ERR_MEMORY
+                                                                                    : RKS_OK;
+}
+
+/* Makes the local directory and takes its lease, on a thread that is left behind if its storage
+ * does not answer for the silence limit. */
+static rks_status take_place(rks_staging *s, const rks_staging_options *options,
+                             rks_place_told *told, rks_error *err)
+{
+    bool left = false;
+    first_look *look = rks_alloc(1, sizeof(*look), err);
+    rks_status status = look == NULL ? RKS_ERR_MEMORY : copy_look(options, look, err);
+    if (status == RKS_OK) {
+        const rks_file_work work = {.run = look_first, .drop = free_look, .state = look};
+        look->group = s->group;
+        status = rks_file_wait(&work, rks_group_silence_ms(s->group), &left, err);
+        if (left)
+            rks_group_outlive(s->group);
+    }
+    if (status == RKS_OK) {
+        s->directory = look->directory;
+        s->lease = look->lease;
+        *told = look->told;
+        look->directory = NULL;
+        look->lease = NULL;
+    }
+    if (!left && look != NULL)
+        free_look(look);
+    return status;
+}
+
 /* What the rank holds is served before the agreements, so before anybody knows whom to ask. */
 static rks_status make_staging(rks_group *group, const rks_dataset *dataset,
                                const rks_staging_options *options, rks_place_told *told,
@@ -352,11 +421,7 @@ static rks_status make_staging(rks_group *group, const rks_dataset *dataset,
                           "room: \"through\" needs a home that is a directory, whose shards can be "
                           "mapped; give more room, or leave `room` out");
     if (status == RKS_OK)
-        status = rks_place_make(group, options->local, options->folder,
-                                options->on_demand ? INT64_MAX / 1024 : options->room,
-                                &s->directory, told, err);
-    if (status == RKS_OK && options->home != NULL)
-        status = rks_lease_share(s->directory, &s->lease, err);
+        status = take_place(s, options, told, err);
     if (status == RKS_OK && rks_group_size(group) > 1)
         status = rks_holding_open(group, dataset, s->directory, &s->holding, err);
     return status;
