@@ -43,6 +43,23 @@ def main(group):
     assert dataset_id(tmp_path / "alone") == dataset_id(tmp_path / "ranks")
 
 
+@pytest.mark.parametrize("attempt", range(3))  # shards have ids at random, and so an order
+def test_a_key_of_two_ranks_names_both(tmp_path: Path, attempt: int) -> None:
+    lines = launched(4, """
+def main(group):
+    rows = [{"key": f"{group.rank}-{i}", "n": i} for i in range(20)]
+    if group.rank in (1, 3):
+        rows[5 + group.rank]["key"] = "twin"
+    try:
+        build(iter(rows), OUT, group=group, key="key", each_rank=True)
+    except rankstore.DataError as error:
+        say(error.text)
+""", tmp_path)
+    assert len(lines) == 4 and all("'twin' appears twice: " in line for line in lines), lines
+    assert all("6" in one and "(rank 1)" in one and "8" in other and "(rank 3)" in other
+               for one, other in (line.partition("twice: ")[2].split(" and ") for line in lines)), lines
+
+
 @pytest.mark.parametrize("world", [2, 3])
 def test_files_on_ranks(tmp_path: Path, world: int) -> None:
     for k in range(5):
