@@ -43,7 +43,7 @@ with rankstore.open(home, local=local) as ds:
         while dies == "" and ds.stats()["arriving_shards"] > 0:
             time.sleep(0.01)
         ds.group.barrier()
-        print(json.dumps([ids, ds.stats()["home_bytes"]]), flush=True)
+        print(json.dumps([ids, ds.stats()["home_bytes"], plan.hash]), flush=True)
         return True
     for batch in loader:
         count += 1
@@ -69,6 +69,7 @@ class Life:
         self.home, self.state = f"{nodes.work}/home", f"{nodes.work}/state.json"
         self.local = f"{nodes.disk}/rks"
         self.seen: list[int] = []
+        self.digests: set[str] = set()
 
     def build(self, on: list[int]) -> None:
         out, _ = self.nodes.run(on, sys.executable, "-c", BUILD, f"{self.local}/speech", self.home, str(SAMPLES))
@@ -90,10 +91,12 @@ class Life:
         assert all(code == 0 for code in codes) if dies == "" else 0 not in codes, (codes, errors)
         rows = [json.loads(text.splitlines()[-1]) for text in said]
         self.seen += [i for row in rows for i in row[0]]
+        self.digests |= {row[2] for row in rows}
         return sum(row[1] for row in rows)
 
     def ends(self) -> None:
         assert sorted(self.seen) == list(range(SAMPLES)), len(self.seen)
+        assert len(self.digests) == 1, self.digests  # the same plan, whatever the nodes
 
 
 @pytest.fixture
