@@ -369,7 +369,7 @@ static void a_replaced_object_is_an_error_that_says_so(void **state)
 /* ---- samples that wait ----------------------------------------------------------------------- */
 
 typedef struct waited {
-    const rks_stores *of;
+    rks_stores *of;
     uint64_t read, at; /* bytes of the unit: now, and when it waited for its turn */
     int64_t least;     /* room that was left */
     int times;
@@ -380,7 +380,9 @@ static rks_status note_bytes(void *user, uint64_t bytes, uint64_t samples, rks_e
     waited *w = user;
     (void)samples, (void)error;
     w->read = bytes;
+    pthread_mutex_lock(&w->of->mutex);
     w->least = w->of->left < w->least ? w->of->left : w->least;
+    pthread_mutex_unlock(&w->of->mutex);
     return RKS_OK;
 }
 
