@@ -19,7 +19,7 @@
 #include "support/check.h"
 #include "support/folder.h"
 
-enum { LIMIT_MS = 1500, OUTER_MS = 60000, SIZE = 3 << 20 };
+enum { LIMIT_MS = 2500, OUTER_MS = 60000, SIZE = 3 << 20 };
 
 static char place[FOLDER_PATH];
 static void *home;
@@ -37,12 +37,13 @@ static void hang(void)
         ;
 }
 
+/* Syncs nothing: a disk that other programs keep busy would seem to hang. */
 int fsync(int fd)
 {
     struct stat info;
     if (atomic_load(&syncs_hang) && fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
         hang();
-    return (int)syscall(SYS_fsync, fd);
+    return 0;
 }
 
 int unlink(const char *path)
@@ -132,7 +133,7 @@ static void a_put_that_hangs_ends_and_names_the_directory(void **state)
     assert_int_equal(put("a"), RKS_ERR_TIMEOUT);
     assert_true(rks_now_ms() - begun >= LIMIT_MS);
     assert_memory_equal(err.text, place, strlen(place));
-    assert_non_null(strstr(err.text, ": its storage has not answered for 1.5 s; see whether `ls`"));
+    assert_non_null(strstr(err.text, ": its storage has not answered for 2.5 s; see whether `ls`"));
     assert_int_equal(listed("a."), SIZE); /* other calls go on */
     heal();
     wait_for_bytes("a.", 0); /* what was left comes to its end: under its name, and alone */

@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "home/arrivals.h"
 
-enum { LIMIT_MS = 60000, HANG_MS = 2000, READERS = 8 }; /* READERS: threads of the home */
+enum { LIMIT_MS = 60000, HANG_MS = 4000, READERS = 8 }; /* READERS: threads of the home */
 
 static rks_error err;
 static rks_home *home;
@@ -46,11 +46,13 @@ ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at)
     return (ssize_t)syscall(SYS_pwrite64, fd, bytes, size, at);
 }
 
+/* Syncs nothing: a disk that other programs keep busy would seem to hang. */
 int fsync(int fd)
 {
+    (void)fd;
     if (atomic_load(&syncs_hang))
         hang();
-    return (int)syscall(SYS_fsync, fd);
+    return 0;
 }
 
 static int begin(void **state)
