@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from kept_at_home import built, home, slowed  # noqa: E402, F401 fixtures of the tests of homes
 from ports import free_port  # noqa: E402
 from stored_tokens import behind_faults, bucket, store_server, stored_home, tokens  # noqa: E402, F401 fixtures of the tests of stores
 from warm import Rank, Warm  # noqa: E402

@@ -4,20 +4,19 @@ home. Each rank is a node with a local directory of its own."""
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kept_at_home import SAMPLES, SHARDS, Ranks
 
 import rankstore
 
-SAMPLES, SHARDS, TWICE = 600, 12, 65536
+TWICE = 65536
 SCRIPT = """
 import json, os, sys
 os.environ["RKS_NODE"] = os.environ["RANK"]
@@ -50,29 +49,6 @@ with rankstore.open(home, local=local, **more) as ds:
     rows = [int(ds[k]["i"]) for k in (0, 299, 599)]
     print(json.dumps([ids, ds.stats()["home_bytes"], plan.hash, rows]))
 """
-Ranks = Callable[..., list[Any]]
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("home") / "tokens"
-    rows = ({"i": i, "data": bytes([i % 251]) * (4000 + i % 97 * 50)} for i in range(SAMPLES))
-    rankstore.build(rows, home, max_shard="256KiB", unit_samples=20).close()
-    assert len(list(home.glob("*.rks"))) == SHARDS
-    return home
-
-
-@pytest.fixture
-def home(built: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(built, tmp_path / "kept" / "tokens"))
-
-
-@pytest.fixture
-def slow(home: Path, tmp_path: Path) -> dict[str, str]:
-    """The environment of processes for which home gives 2 MB/s: the dataset comes in two seconds."""
-    source = Path(__file__).parents[2] / "tests" / "bench" / "slow_pread.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", "-o", tmp_path / "slow.so", source], check=True)
-    return {"LD_PRELOAD": str(tmp_path / "slow.so"), "SLOW_BUCKET": str(tmp_path / "link"), "SLOW_MB": "2", "SLOW_WHERE": str(home)}
 
 
 def once(found: int, expected: int) -> bool:
@@ -127,61 +103,6 @@ def test_nodes_keep_what_has_come(home: Path, tmp_path: Path, ranks: Ranks) -> N
     lost = shard_bytes(home) - held_bytes(tmp_path / "l0")
     wiped = Job(ranks, 4, home, local)
     assert wiped.ids == whole and once(sum(wiped.brought), lost)
-
-
-NEIGHBOURS = """
-import json, sys, time
-import numpy, torch, rankstore
-home, local, share = sys.argv[1], sys.argv[2], sys.argv[3] == "share"
-with rankstore.open(home, local=local, no_share=not share) as ds:
-    loader = ds.loader(ds.plan(batch_size=8, seed=3))
-    came = [ds.stats()["arriving_shards"]]
-    ids, remote = [], []
-    for epoch in range(2):
-        ids.append([i for batch in loader for i in batch["i"].tolist()])
-        came.append(ds.stats()["arriving_shards"])
-        while ds.stats()["arriving_shards"] > 0:
-            time.sleep(0.01)
-        remote.append(ds.stats()["remote_bytes"])
-        ds.group.barrier()
-    print(json.dumps([ids, remote, [int(ds[k]["i"]) for k in (0, 299, 599)], came]))
-"""
-
-
-@pytest.mark.parametrize("share", ["share", "alone"])
-def test_ranks_of_a_node_read_what_neighbours_bring(home: Path, tmp_path: Path, ranks: Ranks, slow: dict[str, str], share: str) -> None:
-    """Until a sample is here, the rank that brings it is asked; then it is read from the file."""
-    done = [json.loads(one.stdout.splitlines()[-1]) for one in
-            ranks(3, NEIGHBOURS, str(home), str(tmp_path / "l"), share, env=slow, warm=None)]
-    for epoch in range(2):
-        assert sorted(i for one in done for i in one[0][epoch]) == list(range(SAMPLES))
-    assert all(one[2] == [0, 299, 599] and one[3][0] > 0 and one[3][-1] == 0 for one in done), [one[3] for one in done]
-    first, asked = [one[1][0] for one in done], [one[1][1] - one[1][0] for one in done]
-    assert min(first) > 0 and (asked == [0, 0, 0] if share == "share" else min(asked) > 0), (first, asked)
-
-
-WORKERS = """
-import json, sys, time
-import torch, rankstore
-home, local = sys.argv[1:]
-with rankstore.open(home, local=local) as ds:
-    loader = torch.utils.data.DataLoader(ds, batch_size=8, num_workers=2, persistent_workers=True, shuffle=True,
-                                         collate_fn=lambda rows: [row["i"] for row in rows])
-    came, asked = [ds.stats()["arriving_shards"]], []
-    for epoch in range(3):
-        assert sorted(i for batch in loader for i in batch) == list(range(600))
-        while ds.stats()["arriving_shards"] > 0:
-            time.sleep(0.1)
-        time.sleep(0.6)  # longer than the parent goes between its looks
-        asked.append(ds.stats()["samples"])
-    print(json.dumps([came, asked]))
-"""
-
-
-def test_workers_open_shards_when_all_have_come(home: Path, tmp_path: Path, ranks: Ranks, slow: dict[str, str]) -> None:
-    [done] = ranks(1, WORKERS, str(home), str(tmp_path / "l"), env=slow, warm=None)
-    came, asked = json.loads(done.stdout.splitlines()[-1])
-    assert came[0] > 0 and asked[0] > 0 and asked[2] == asked[1], (came, asked)
 
 
 def test_a_lost_node_costs_nothing_with_two_copies(home: Path, tmp_path: Path, ranks: Ranks) -> None:
@@ -484,48 +405,6 @@ def test_shards_in_use_stay(home: Path, tmp_path: Path, how: str) -> None:
         assert ds[599]["i"] == 599
         with pytest.raises(rankstore.StateError, match="has it open"):
             rankstore.prune_local(folder)
-
-
-LOST = """
-import json, os, signal, sys
-os.environ["RKS_NODE"] = os.environ["RANK"]
-import mmap, struct, time
-import torch, rankstore
-home, local, link = sys.argv[1:]
-rankstore.init(silence=3)
-lost = os.environ["RANK"] == "1"
-ds = rankstore.open(home, local=local, **({"local_room": "1"} if lost else {}))  # it brings nothing that others could miss
-plan = ds.plan(batch_size=8, seed=3)
-ds.group.barrier()
-if lost:
-    with open(link, "r+b") as file, mmap.mmap(file.fileno(), 8) as map:  # nothing more comes: the link is free again in an hour
-        map[:8] = struct.pack("<Q", time.monotonic_ns() + 3600 * 10**9)
-    time.sleep(1)
-    os.kill(os.getpid(), signal.SIGKILL)
-begin, said = time.monotonic(), ""
-try:
-    while True:
-        {read}
-except rankstore.PeerError as error:
-    said = str(error)
-print(json.dumps([time.monotonic() - begin, said]), flush=True)
-time.sleep(5)  # else another one may miss this one first
-os._exit(0)
-"""
-
-
-@pytest.mark.parametrize("read", ["ds[i] for i in range(600)", "batch for batch in ds.loader(plan)", "ds.view(i) for i in range(600)"])
-def test_a_lost_rank_is_heard_while_home_is_waited_for(home: Path, tmp_path: Path, ranks: Ranks, slow: dict[str, str], read: str) -> None:
-    """Home gives nothing more, and is waited for up to five minutes; a rank that is lost meanwhile is named well before."""
-    slow["SLOW_MB"] = "0.5"
-    script = LOST.replace("{read}", f"[{read}]")
-    done = ranks(3, script, str(home), str(tmp_path / "l{rank}"), slow["SLOW_BUCKET"], env=slow, warm=None, check=False)
-    assert done[1].returncode == -9
-    for rank in (0, 2):
-        assert done[rank].returncode == 0, done[rank].stderr
-        took, said = json.loads(done[rank].stdout.splitlines()[-1])
-        assert re.search(r"^rank \d", said), said
-        assert took < 120, said
 
 
 def test_what_home_lacks_stays(home: Path, tmp_path: Path) -> None:
