@@ -8,7 +8,10 @@ is the rank's, without the helper's. A fourth row writes as many bytes from memo
 file, which on a virtual machine whose host gives memory back can be most of it (2.4 s a GB were seen, 0.1 with pages that were used within
 the last seconds). The rank's own part is the difference.
 
-Usage: tests/bench/stage_rate.py DIRECTORY [--mib N] [--mb-a-second MB] [--rounds N]
+With --copy the home is a directory on the same disk, and `stage` is beside `cp --reflink=never` and `sync`; the home's pages are dropped
+before each.
+
+Usage: tests/bench/stage_rate.py DIRECTORY [--mib N] [--mb-a-second MB] [--rounds N] [--copy]
        The Python package is what PYTHONPATH has. DIRECTORY needs three times the size.
 """
 import argparse
@@ -123,12 +126,41 @@ def rclone(address, out):
     return [time.monotonic() - begin, 0, sum(path.stat().st_size for path in Path(out).glob("*.rks"))]
 
 
+def drop_pages(folder):
+    os.sync()
+    for path in folder.iterdir():
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def copied(home, out):
+    begin = time.monotonic()
+    out.mkdir()
+    subprocess.run(["cp", "--reflink=never", *(str(path) for path in home.glob("part-*")), str(out)], check=True)
+    subprocess.run(["sync", *(str(path) for path in out.iterdir()), str(out)], check=True)
+    return [time.monotonic() - begin, 0, sum(path.stat().st_size for path in out.iterdir())]
+
+
+def beside_a_copy(home, out, rounds):
+    rates = {"stage": [], "copy": []}
+    for _ in range(rounds):
+        for name, found in rates.items():
+            shutil.rmtree(out, ignore_errors=True)
+            drop_pages(home)
+            seconds, used, size = measured(OURS, str(home), str(out)) if name == "stage" else copied(home, out)
+            found.append(size / seconds / 1e6)
+            print(f"  {name}: {size / 1e6:.0f} MB in {seconds:.2f} s, {found[-1]:.0f} MB/s, load {os.getloadavg()[0]:.1f}", flush=True)
+    shutil.rmtree(out)
+    print(f"stage / copy: {statistics.median(ours / theirs for ours, theirs in zip(rates['stage'], rates['copy'])):.2f} (goal 0.90)")
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("directory")
     options.add_argument("--mib", type=int, default=1024)
     options.add_argument("--mb-a-second", type=float, default=0)
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--copy", action="store_true")
     given = options.parse_args()
     top = Path(given.directory)
     top.mkdir(parents=True, exist_ok=True)
@@ -137,6 +169,8 @@ def main():
         block = os.urandom(1 << 20)
         rankstore.build(({"id": i, "data": block[i % 1000:] + block[:i % 1000]} for i in range(given.mib)), top / "home",
                         max_shard="128MiB", progress=False).close()
+    if given.copy:
+        return beside_a_copy(top / "home", top / "out", given.rounds)
     names = {path.name: path.stat().st_size for path in (top / "home").glob("*.rks")}
     rates, costs = {"stage": [], "obstore": [], "rclone": [], "write": []}, {"stage": [], "write": []}
     rows = {"stage": (OURS,), "obstore": (THEIRS, json.dumps(names)), "write": (WRITES, json.dumps(names))}
