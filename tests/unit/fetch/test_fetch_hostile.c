@@ -457,6 +457,8 @@ static void an_owner_that_answers_others_is_not_silent(void **state)
 {
     (void)state;
     enum { PATIENCE_MS = 10 * 60 * 1000, MOST_OF_IT_MS = PATIENCE_MS / 4 * 3 };
+    rks_fetch_server_close(honest);
+    honest = NULL;
     world_disconnect();
     world_connect(3, 10 * PATIENCE_MS); /* time passes at a leap, and nobody is lost */
     rks_engine_serve(w.engines[1], RKS_SERVICE_FETCH, hostile_serve, NULL, &w);
