@@ -91,9 +91,9 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
         build([{"a": 1}], tmp_path / "x", extra="all")
     with pytest.raises(rankstore.ArgumentError, match="flatten: only for JSON files"):
         build([{"a": 1}], tmp_path / "x", flatten=True)
-    with pytest.raises(rankstore.ArgumentError, match="flatten: not with map, count or a function for key"):
+    with pytest.raises(rankstore.ArgumentError, match="flatten: not with map, or a function for key or count"):
         build(str(tmp_path / "x.json"), tmp_path / "x", flatten=True, map=dict)
-    with pytest.raises(rankstore.ArgumentError, match="flatten: not with map, count or a function for key"):
+    with pytest.raises(rankstore.ArgumentError, match="flatten: not with map, or a function for key or count"):
         build(str(tmp_path / "x.json"), tmp_path / "x", flatten=True, key=str)
     with pytest.raises(rankstore.ArgumentError, match='"auto:all" reads the source twice'):
         build(iter([{"a": 1}]), tmp_path / "x", schema="auto:all")
