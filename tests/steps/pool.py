@@ -11,7 +11,7 @@ from steps.builds import CORES
 from steps.job import TEST_DONE, Job
 
 SLOTS = 4 * CORES  # at most so many at a time, however much they wait
-MORE = 0.5         # cores that jobs may be expected to use beyond those there are: each has pauses
+MORE = 0.2         # cores that jobs may be expected to use beyond those there are: each has pauses
 MEMORY = 2 << 30   # a job begins beside others only while the machine has as much left
 
 
