@@ -43,9 +43,9 @@ static uint64_t number_of(const json_t *recorded, const char *name)
 }
 
 /* Reads what rks_build_options_text wrote. Texts belong to `recorded`; `index` has room for its
- * columns. `counts`: of rks_recorded_counts. */
+ * columns. */
 static void read_options(const json_t *recorded, const rks_dataset *dataset, const char **index,
-                         const char **counts, rks_build_options *options)
+                         rks_build_options *options)
 {
     const json_t *names = json_object_get(recorded, "index");
     rks_build_options_default(options);
@@ -70,8 +70,6 @@ static void read_options(const json_t *recorded, const rks_dataset *dataset, con
     options->flatten = json_is_true(json_object_get(recorded, "flatten"));
     options->dtype = text_of(recorded, "dtype");
     options->extra = text_of(recorded, "extra");
-    options->counts = counts;
-    options->counts_count = json_array_size(json_object_get(recorded, "count"));
     options->dedup = json_is_true(json_object_get(recorded, "dedup"));
     options->max_sample = RKS_SAMPLE_MAX; /* the samples were small enough once */
 }
@@ -112,7 +110,9 @@ static rks_status build_again(repair *r, const rks_dataset *dataset, bool first,
         status = rks_recorded_counts(recorded, &counts, &counts_count, err);
     status = rks_group_agree(r->group, "repair: options", status, err);
     if (status == RKS_OK) {
-        read_options(recorded, dataset, index, counts, &options);
+        read_options(recorded, dataset, index, &options);
+        options.counts = counts;
+        options.counts_count = counts_count;
         options.unit_size = first ? 0 : dataset->unit_size;
         options.repair = true;
         options.wait = true;
