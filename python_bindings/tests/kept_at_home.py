@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,3 +37,9 @@ def slowed(home: Path, tmp_path: Path) -> dict[str, str]:
     source = Path(__file__).parents[2] / "tests" / "bench" / "slow_pread.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", "-o", tmp_path / "slow.so", source], check=True)
     return {"LD_PRELOAD": str(tmp_path / "slow.so"), "SLOW_BUCKET": str(tmp_path / "link"), "SLOW_MB": "2", "SLOW_WHERE": str(home)}
+
+
+def wait_for_all(ds: Any) -> None:
+    """Until the shards are whole: samples that came alone leave the rest on its way."""
+    while ds.stats()["arriving_shards"] > 0:
+        time.sleep(0.01)

@@ -7,12 +7,11 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_at_home import SAMPLES, SHARDS, Ranks
+from kept_at_home import SAMPLES, SHARDS, Ranks, wait_for_all
 
 import rankstore
 
@@ -54,12 +53,6 @@ with rankstore.open(home, local=local, **more) as ds:
 def once(found: int, expected: int) -> bool:
     """Each byte came once; those of the shards' heads, and of the first records, perhaps twice: alone and with their pieces."""
     return expected <= found <= expected + SHARDS * TWICE
-
-
-def wait_for_all(ds: Any) -> None:
-    """Until the shards are whole: samples that came alone leave the rest on its way."""
-    while ds.stats()["arriving_shards"] > 0:
-        time.sleep(0.01)
 
 
 def shard_bytes(home: Path) -> int:

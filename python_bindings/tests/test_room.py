@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from built import COMMAND
+from kept_at_home import SAMPLES, SHARDS, Ranks, wait_for_all
 
 import rankstore
 
-SAMPLES, SHARDS = 600, 12
 SCRIPT = """
 import json, os, sys, time
 os.environ["RKS_NODE"] = os.environ["RANK"]
@@ -39,16 +37,6 @@ with rankstore.open(home, local=local, local_room=room, room="through") as ds:
     ds.group.barrier()
     print(json.dumps([ids, ds.stats()["home_bytes"], plan.hash, [int(ds[k]["i"]) for k in (0, 299, 599)]]))
 """
-Ranks = Callable[..., list[Any]]
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    home = tmp_path / "kept" / "tokens"
-    rows = ({"i": i, "data": bytes([i % 251]) * (4000 + i % 97 * 50)} for i in range(SAMPLES))
-    rankstore.build(rows, home, max_shard="256KiB", unit_samples=20).close()
-    assert len(list(home.glob("*.rks"))) == SHARDS
-    return home
 
 
 def bytes_of(folder: Path) -> int:
@@ -59,11 +47,6 @@ def names_of(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("**/part-*.rks")}
 
 
-def wait(ds: Any) -> None:
-    while ds.stats()["arriving_shards"] > 0:
-        pass
-
-
 def test_what_has_no_room_is_read_and_not_kept(home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     local, room = tmp_path / "local", bytes_of(home) // 3
     with pytest.raises(rankstore.IOFailedError, match=r'no room for .* room="through"'):
@@ -71,7 +54,7 @@ def test_what_has_no_room_is_read_and_not_kept(home: Path, tmp_path: Path, capfd
     with rankstore.open(home, local=local, local_room=room, room="through") as ds:
         assert [int(ds[i]["i"]) for i in range(SAMPLES)] == list(range(SAMPLES))
         assert ds.view(599)["data"] == bytes([599 % 251]) * (4000 + 599 % 97 * 50)
-        wait(ds)
+        wait_for_all(ds)
         found = ds.placement()
     kept = names_of(local)
     assert 0 < len(kept) < SHARDS and bytes_of(local) <= room
@@ -82,7 +65,7 @@ def test_what_has_no_room_is_read_and_not_kept(home: Path, tmp_path: Path, capfd
     assert names_of(local) == kept
     with rankstore.open(home, local=local, room="through") as ds:                   # there is room now
         assert sum(int(sample["i"]) for sample in ds) == sum(range(SAMPLES))
-        wait(ds)
+        wait_for_all(ds)
     assert names_of(local) == names_of(home)
 
 
@@ -114,7 +97,7 @@ def test_workers_and_a_refresh_read_through(home: Path, tmp_path: Path) -> None:
         rankstore.build(({"i": i, "data": b"x" * 3000} for i in range(100, 150)), source, append=True).close()
         rankstore.publish(source, grown)
         assert ds.refresh() and sorted(int(sample["i"]) for sample in ds) == list(range(150))
-        wait(ds)
+        wait_for_all(ds)
     assert bytes_of(tmp_path / "local") <= 200 << 10
 
 
