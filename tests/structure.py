@@ -140,6 +140,17 @@ def few_functions_only_take():
     assert len(found) <= MOST_TAKERS, f"{len(found)} functions begin with take_, at most {MOST_TAKERS}: {found}"
 
 
+def bare_prefetches(top):
+    """Files that prefetch without base/cache_line.h: GCC may drop those prefetches."""
+    return [file for folder in folders(top) for file, text in read(folder).items()
+            if "__builtin_prefetch" in text and file != "cache_line.h"]
+
+
+def prefetches_are_those_that_the_compiler_keeps():
+    wrong = bare_prefetches("src")
+    assert not wrong, f"call rks_prefetch in place of __builtin_prefetch: {wrong}"
+
+
 def planted(folder, name, text):
     with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
         file.write(text)
@@ -167,6 +178,12 @@ def planted_functions_are_found():
         assert sorted(re.search(r"(\w+) has ", line).group(1) for line in found) == ["deep", "many"], found
 
 
+def a_planted_prefetch_is_found():
+    with tempfile.TemporaryDirectory() as folder:
+        planted(folder, "bare.c", "void bare(const void *at)\n{\n    __builtin_prefetch(at);\n}\n")
+        assert bare_prefetches(folder) == ["bare.c"]
+
+
 def planted_names_are_found():
     with tempfile.TemporaryDirectory() as folder:
         for one in ("a", "b"):
@@ -179,5 +196,5 @@ def planted_names_are_found():
 
 if __name__ == "__main__":
     run_all([no_circle_has_more_than_five_files, no_function_is_too_complex_or_has_too_many_parameters, lizard_is_the_one_that_is_pinned,
-             files_have_names_of_their_own, few_functions_only_take, a_planted_circle_is_found, planted_functions_are_found,
-             planted_names_are_found])
+             files_have_names_of_their_own, few_functions_only_take, prefetches_are_those_that_the_compiler_keeps,
+             a_planted_circle_is_found, planted_functions_are_found, a_planted_prefetch_is_found, planted_names_are_found])

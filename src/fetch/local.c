@@ -8,13 +8,14 @@
 
 #include <string.h>
 
+#include "base/cache_line.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/trace.h"
 #include "fetch/readahead.h"
 #include "fetch/wire.h"
 
-enum { AHEAD = 4, PREFETCH_RECORD = 1024, CACHE_LINE = 64, LOCATE_MOST = 64 };
+enum { AHEAD = 4, PREFETCH_RECORD = 1024, LOCATE_MOST = 64 };
 /* MERGE_GAP: most bytes between records that are read from the disk together. FAULTS_MOST: if a
  * batch itself had to read more pages, all that was known to be in memory may be gone. */
 enum { MERGE_GAP = 4096, FAULTS_MOST = 4 };
@@ -25,8 +26,8 @@ void rks_fetch_prefetch_local(const rks_batch *batch, size_t i)
         return;
     const rks_record_view *view = &batch->views[i + AHEAD];
     size_t size = view->record_size < PREFETCH_RECORD ? view->record_size : PREFETCH_RECORD;
-    for (size_t at = 2 * CACHE_LINE; at < size; at += CACHE_LINE)
-        __builtin_prefetch(view->record + at);
+    for (size_t at = 2 * RKS_CACHE_LINE; at < size; at += RKS_CACHE_LINE)
+        rks_prefetch(view->record + at);
 }
 
 /* ---- the disk ------------------------------------------------------------------------------ */

@@ -6,6 +6,7 @@
 #define RKS_SHARD_BLOCK_H
 
 #include "base/bytes.h"
+#include "base/cache_line.h"
 #include "base/checksum.h"
 #include "shard/shard.h"
 
@@ -101,7 +102,7 @@ static inline void rks_block_look_ahead(const uint8_t *block, size_t size, size_
     const size_t far = 4096, line = 64;
     size_t end = size - at < far ? size : at + far;
     for (*asked = *asked < at ? at : *asked; *asked < end; *asked += line)
-        __builtin_prefetch(block + *asked);
+        rks_prefetch(block + *asked);
 }
 
 #endif

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cache_line.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "shard/checksum_file.h"
@@ -411,15 +412,15 @@ rks_status rks_shard_locate_many(const rks_shard *shard, const uint64_t *rows, s
                 return bad_rows(shard, row, 1, err);
             const rks_locators *locators = &shard->locators[row / RKS_SEGMENT_ROWS];
             uint64_t at = row % RKS_SEGMENT_ROWS;
-            __builtin_prefetch(locators->entries + at * (locators->bases == NULL ? 8 : 4));
+            rks_prefetch(locators->entries + at * (locators->bases == NULL ? 8 : 4));
             if (locators->bases != NULL)
-                __builtin_prefetch(locators->bases + at / RKS_LOCATOR_GROUP * 8);
+                rks_prefetch(locators->bases + at / RKS_LOCATOR_GROUP * 8);
         }
         for (size_t i = 0; i < some; i++) {
             offsets[i] = rks_shard_locator(shard, rows[done + i]);
             if (offsets[i] < shard->map->size) {
-                __builtin_prefetch(shard->map->bytes + offsets[i]);
-                __builtin_prefetch(shard->map->bytes + offsets[i] + 64);
+                rks_prefetch(shard->map->bytes + offsets[i]);
+                rks_prefetch(shard->map->bytes + offsets[i] + 64);
             }
         }
         for (size_t i = 0; i < some; i++) {

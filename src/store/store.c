@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cache_line.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -215,9 +216,9 @@ static void prefetch_entry(const rks_store *store, uint64_t id)
 {
     if (id >= store->dataset->count)
         return;
-    __builtin_prefetch(&rks_index_lengths(store->index)[id]);
+    rks_prefetch(&rks_index_lengths(store->index)[id]);
     if (!store->options.no_check)
-        __builtin_prefetch(&rks_index_key_hashes(store->index)[id]);
+        rks_prefetch(&rks_index_key_hashes(store->index)[id]);
 }
 
 /* Lists samples by their ids, of 64 bits if `wide`, else of 32. Inline, so that each caller has a

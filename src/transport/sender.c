@@ -7,14 +7,14 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/cache_line.h"
 #include "base/error.h"
 #include "transport/peer.h"
 
 enum {
     SLICE_SIZE = 1024 * 1024,
-    SLICES_AT_ONCE = 4,   /* then other connections get their turn */
-    RECORDS_AT_ONCE = 32, /* the same for records */
-    CACHE_LINE = 64,
+    SLICES_AT_ONCE = 4,             /* then other connections get their turn */
+    RECORDS_AT_ONCE = 32,           /* the same for records */
     SMALL_PART = 4096,              /* larger parts are fast enough without it */
     QUEUED_MAX = 2 * RKS_ASKED_MAX, /* bytes of replies and requests of one peer; then others
                                      * wait */
@@ -33,8 +33,8 @@ static void prefetch_part(const struct iovec *part)
 {
     if (part->iov_len > SMALL_PART)
         return;
-    for (size_t at = 0; at < part->iov_len; at += CACHE_LINE)
-        __builtin_prefetch((const uint8_t *)part->iov_base + at, 0, 2);
+    for (size_t at = 0; at < part->iov_len; at += RKS_CACHE_LINE)
+        rks_prefetch((const uint8_t *)part->iov_base + at);
 }
 
 /* Gathers the next slice: as many parts as fit, from the first frame's position on. */

@@ -6,6 +6,7 @@
  * read. For a group whose cut did not look for its longest sample, they are. */
 #include "plan/cancellation.h"
 
+#include "base/cache_line.h"
 #include "base/memory.h"
 #include "base/memory_usage.h"
 #include "plan/strategy.h"
@@ -121,9 +122,9 @@ static void prefetch_behind(const rks_plan_input *in, const rks_epoch_image *ima
     uint64_t ahead = end + (end - first) < group->count ? end + (end - first) : group->count;
     for (uint64_t i = end; i < ahead; i++)
         if (table != NULL)
-            __builtin_prefetch(&table[ids[i]]);
+            rks_prefetch(&table[ids[i]]);
         else
-            __builtin_prefetch(&in->lengths[ids[i] < in->count ? ids[i] : 0]);
+            rks_prefetch(&in->lengths[ids[i] < in->count ? ids[i] : 0]);
 }
 
 /* Returns what cost_of returns, by the table. */

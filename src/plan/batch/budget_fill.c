@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cache_line.h"
 #include "base/memory.h"
 #include "base/memory_usage.h"
 #include "plan/cancellation.h"
@@ -48,7 +49,7 @@ static rks_status gather_widths(filling *f, rks_error *err)
         status = rks_plan_stretch(i, f->count, &end, err);
         for (; i < end; i++) {
             uint32_t next = i + AHEAD < f->count ? ids[i + AHEAD] : 0; /* lengths are scattered */
-            __builtin_prefetch(&f->in->lengths[next < f->in->count ? next : 0]);
+            rks_prefetch(&f->in->lengths[next < f->in->count ? next : 0]);
             uint32_t length = rks_plan_length(f->in, ids[i]), rest = length == 0 ? 0 : length - 1;
             f->has_empty |= length == 0;
             f->widths[i] = 1 + (shifts ? rest >> shift : rest / multiple);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cut.c: ways to cut a base into batches that strategies share. */
+#include "base/cache_line.h"
 #include "plan/cancellation.h"
 #include "plan/strategy.h"
 
@@ -27,7 +28,7 @@ static bool is_alone(const rks_plan_input *in, uint32_t id)
 /* Prefetches a length that is needed soon. */
 static inline void prefetch_length(const rks_plan_input *in, uint32_t id)
 {
-    __builtin_prefetch(&in->lengths[id < in->count ? id : 0]);
+    rks_prefetch(&in->lengths[id < in->count ? id : 0]);
 }
 
 /* Returns how many samples the batch that begins at position `first` has. */

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cache_line.h"
 #include "base/memory.h"
 #include "plan/cancellation.h"
 #include "plan/order/random.h"
@@ -161,7 +162,7 @@ static void prefetch_step(const interleave_state *e, const uint32_t *slots)
         size_t count;
         rks_plan_batch_at(e->in, e->image, slots[i], &ids, &count);
         for (size_t j = 0; j < count; j += IN_LINE)
-            __builtin_prefetch(ids + j);
+            rks_prefetch(ids + j);
     }
 }
 

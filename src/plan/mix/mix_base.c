@@ -3,6 +3,7 @@
  * mix_base.c: the base of an epoch with a mix: each id as often as it is drawn, sorted by length
  * here, or in the order of draws (sequence.c). */
 #include "plan/mix/mix.h"
+#include "base/cache_line.h"
 #include "plan/cancellation.h"
 #include "plan/strategy.h"
 
@@ -22,7 +23,7 @@ static rks_status fill_sorted(const rks_plan_input *in, const rks_mix_draws *dra
         for (; i < end; i++) {
             uint32_t id = in->order[i];
             if (i + AHEAD < in->count) /* counts are anywhere in memory */
-                __builtin_prefetch(&left[in->order[i + AHEAD]]);
+                rks_prefetch(&left[in->order[i + AHEAD]]);
             uint32_t times = left[id], copied = 0;
             if (room - at >= COPIES) /* `times` is random, so no branch asks for it */
                 for (; copied < COPIES; copied++)

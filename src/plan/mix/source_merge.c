@@ -30,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cache_line.h"
 #include "base/memory.h"
 #include "base/memory_usage.h"
 #include "plan/cancellation.h"
@@ -157,7 +158,7 @@ static rks_status merge_turns(merge *m, turn *turns, const uint32_t **next_ids, 
             if (m->next[source] == END)
                 clear(ready, line);
             merged[now] = *next_ids[source]++;
-            __builtin_prefetch(next_ids[source] + AHEAD);
+            rks_prefetch(next_ids[source] + AHEAD);
             if (++t->done < t->draws) {
                 advance(t);
                 bool waits = t->from > now + 1;
@@ -328,9 +329,9 @@ static int64_t make_draws(blocks *b, size_t sources)
         }
         b->turns[source] = t;
         b->lists[source] = list;
-        __builtin_prefetch(list);
+        rks_prefetch(list);
         for (int64_t ahead = IN_LINE; ahead < list - begun && ahead < FAR; ahead += IN_LINE)
-            __builtin_prefetch(list + ahead);
+            rks_prefetch(list + ahead);
     }
     return (int64_t)count;
 }
