@@ -69,6 +69,19 @@ def no_code_asks_the_compiler_for_the_processor():
     assert built_in_questions("if (__builtin_cpu_supports(\"avx\"))"), "a planted question is not found"
 
 
+# Calls that newer processors' Linux lacks: there the one that takes a directory, or flags, is the only one.
+OLD_CALLS = re.compile(r"\bSYS_(?:access|chmod|creat|dup2|epoll_create|epoll_wait|eventfd|fork|getdents|inotify_init|link|lstat|mkdir|mknod"
+                       r"|open|pipe|poll|readlink|rename|rmdir|select|signalfd|stat|symlink|unlink|utimes?|vfork)\b")
+
+
+def no_code_makes_calls_that_only_older_processors_have():
+    wrong = [f"{os.path.join(folder, name)}: {call}" for top in (*CODE, "tests") for folder, _, names in os.walk(top) for name in names
+             if name.endswith((".c", ".cc", ".h")) for call in OLD_CALLS.findall(read(os.path.join(folder, name)))]
+    assert not wrong, wrong
+    assert OLD_CALLS.findall("syscall(SYS_unlink, path)"), "a planted call is not found"
+    assert not OLD_CALLS.findall("SYS_unlinkat, SYS_openat")
+
+
 # The compiler's own headers ask for the processor too, so they come before it is hidden.
 HIDDEN = """#include <errno.h>
 #include <math.h>
@@ -129,6 +142,7 @@ if __name__ == "__main__":
         every_source_is_built,
         every_source_has_its_licence,
         no_code_asks_the_compiler_for_the_processor,
+        no_code_makes_calls_that_only_older_processors_have,
         what_names_a_processor_compiles_for_another,
         nothing_that_python_compiled_is_in_the_wheel,
     ])
