@@ -5,6 +5,7 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 typedef struct plan {
     PyObject_HEAD
@@ -61,11 +62,12 @@ uint32_t core_plan_world(PyObject *object)
  * copying. If the system has no large pages, nothing changes. */
 PyObject *core_bytes(size_t size)
 {
-    static const size_t LARGE = 4 << 20, PAGE = 4096;
+    static const size_t LARGE = 4 << 20;
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
     if (bytes != NULL && size >= LARGE) {
-        uintptr_t begin = (uintptr_t)PyBytes_AsString(bytes), end = (begin + size) / PAGE * PAGE;
-        begin = (begin + PAGE - 1) / PAGE * PAGE;
+        const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+        uintptr_t begin = (uintptr_t)PyBytes_AsString(bytes), end = (begin + size) / page * page;
+        begin = (begin + page - 1) / page * page;
         (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
     }
     return bytes;

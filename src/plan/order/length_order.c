@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -118,11 +119,12 @@ out:
 
 void rks_plan_advise(void *memory, uint64_t bytes)
 {
-    enum { PAGE = 4096, WORTH = 4 << 20 };
+    enum { WORTH = 4 << 20 };
     if (bytes < WORTH)
         return;
-    uintptr_t first = ((uintptr_t)memory + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
-    uintptr_t end = ((uintptr_t)memory + bytes) & ~(uintptr_t)(PAGE - 1);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE); /* up to 64 KiB on ARM */
+    uintptr_t first = ((uintptr_t)memory + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)memory + bytes) & ~(page - 1);
     madvise((void *)first, end - first, MADV_HUGEPAGE);
 }
 
