@@ -20,6 +20,7 @@ def run(*command):
 
 
 def rankstore(cli, *arguments, ranks=RANKS):
+    os.environ.setdefault("OMPI_MCA_btl", "^tcp")  # one node: Open MPI need not look at its interfaces, and complain about them
     launcher = ["mpirun", "-n", ranks] if ranks else []
     return json.loads(run(*launcher, cli, *arguments, "--json"))
 
@@ -86,7 +87,7 @@ NEXT = """
 Next:
   export PATH="$PWD/{folder}:$PATH"
   rankstore build YOUR.jsonl -o store && rankstore plan store --max-tokens 16k --compare    # docs/cli.md
-  pip install ./python_bindings && python -c 'import rankstore; help(rankstore.build)'       # python_bindings/docs/start.md"""
+  . .venv/bin/activate && pip install ./python_bindings    # `import rankstore`: python_bindings/docs/start.md"""
 
 
 def main():
