@@ -209,7 +209,13 @@ static rks_status compile(rks_item_counts *counts, const rks_schema *schema, siz
                           const rule *from, rks_error *err)
 {
     counted *into = &counts->each[i];
-    if (rks_schema_find(schema, from->name) != (int)(counts->row_columns + i))
+    const int place = rks_schema_find(schema, from->name);
+    if (place < 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "count: the dataset has no column \"%s\", and an append adds none; leave "
+                        "the option out, or build the dataset again with it",
+                        from->name);
+    if (place != (int)(counts->row_columns + i))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "count: \"%s\" is not at its place in the schema, after the columns that "
                         "rows bring",

@@ -152,6 +152,8 @@ static void several_rules_keep_their_order(void **state)
     const char *const turned[] = {rules[1], rules[0]};
     assert_fails(RKS_ERR_ARGUMENT, rks_item_counts_create(whole, turned, 2, &counts, &err));
     assert_contains(err.text, "count: \"a\" is not at its place in the schema");
+    assert_fails(RKS_ERR_ARGUMENT, rks_item_counts_create(schema, rules, 2, &counts, &err));
+    assert_contains(err.text, "count: the dataset has no column \"b\", and an append adds none");
     rks_schema_free(whole);
 }
 
