@@ -127,14 +127,34 @@ static size_t adopt_from(const char *from, const char *to, const rks_dataset *da
     return count;
 }
 
+/* Returns true if a file there has the name of one of these shards' manifests. */
+static bool has_name(const char *directory, const rks_shard_names *names)
+{
+    bool has = false;
+    DIR *stream = opendir(directory);
+    for (struct dirent *entry; stream != NULL && !has && (entry = readdir(stream)) != NULL;) {
+        char name[sizeof(entry->d_name)];
+        strcpy(name, entry->d_name);
+        char *dot = strrchr(name, '.');
+        if (dot == NULL || strcmp(dot, ".json") != 0)
+            continue;
+        *dot = '\0';
+        has = rks_shard_names_have(names, name);
+    }
+    if (stream != NULL)
+        closedir(stream);
+    return has;
+}
+
 /* Returns true if the directory, which is no symbolic link, holds this dataset. */
-static bool holds_dataset(const char *directory, const rks_dataset *dataset)
+static bool holds_dataset(const char *directory, const rks_dataset *dataset,
+                          const rks_shard_names *names)
 {
     struct stat info;
     rks_dataset_summary there;
     char *path = rks_format(NULL, "%s/%s", directory, RKS_DATASET_FILE);
     const bool holds = lstat(directory, &info) == 0 && S_ISDIR(info.st_mode) &&
-                       is_plain_file(path, &info) &&
+                       has_name(directory, names) && is_plain_file(path, &info) &&
                        rks_dataset_summarize(directory, 0, &there, NULL) == RKS_OK &&
                        rks_digest_equal(there.id, dataset->id);
     rks_free(path);
@@ -152,8 +172,11 @@ static bool lacks_any(const char *folder, const rks_dataset *dataset)
 size_t rks_adopt_shards(const char *local, const char *folder, const rks_dataset *dataset)
 {
     size_t looked = 0, count = 0;
+    rks_shard_names names = {0};
     char *to = rks_format(NULL, "%s/%s", local, folder);
-    DIR *stream = to == NULL || !lacks_any(to, dataset) ? NULL : opendir(local);
+    const bool looks = to != NULL && lacks_any(to, dataset) &&
+                       rks_shard_names_add(&names, dataset, NULL) == RKS_OK;
+    DIR *stream = looks ? opendir(local) : NULL;
     for (struct dirent *entry;
          stream != NULL && looked < RKS_ADOPT_FOLDERS && (entry = readdir(stream)) != NULL;) {
         if (entry->d_name[0] == '.' || strcmp(entry->d_name, folder) == 0 ||
@@ -161,8 +184,9 @@ size_t rks_adopt_shards(const char *local, const char *folder, const rks_dataset
             continue;
         looked++;
         char *from = rks_format(NULL, "%s/%s", local, entry->d_name);
-        const size_t some =
-            from != NULL && holds_dataset(from, dataset) ? adopt_from(from, to, dataset) : 0;
+        const size_t some = from != NULL && holds_dataset(from, dataset, &names)
+                                ? adopt_from(from, to, dataset)
+                                : 0;
         if (some > 0)
             rks_log("%s: %zu shard%s of %s, linked instead of fetched", to, some,
                     some == 1 ? " is that" : "s are those", from);
@@ -171,6 +195,7 @@ size_t rks_adopt_shards(const char *local, const char *folder, const rks_dataset
     }
     if (stream != NULL)
         closedir(stream);
+    rks_shard_names_free(&names);
     rks_free(to);
     return count;
 }

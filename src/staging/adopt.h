@@ -13,7 +13,9 @@
  *
  * Laws. A shard is taken only if its manifest is the one that the dataset names, its sums those of
  * the manifest, and its file as large as the manifest says: what is believed of a sealed shard
- * wherever it lies. No symbolic link is followed below LOCAL. What cannot be linked, as on another
+ * wherever it lies. Nobody knows what the folder is called in which a node has built a dataset, so
+ * all are looked at; dataset.json, which may be large, is read only in one that has a file of a
+ * shard's name. No symbolic link is followed below LOCAL. What cannot be linked, as on another
  * file system, comes from home. */
 #ifndef RKS_STAGING_ADOPT_H
 #define RKS_STAGING_ADOPT_H

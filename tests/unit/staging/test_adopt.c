@@ -5,8 +5,11 @@
 #include "support/check.h"
 #include "support/shards.h"
 
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "home/arrival.h"
@@ -17,6 +20,19 @@ static rks_dataset *dataset;
 static char local[256], from[300], to[300], outside[300];
 static const char *const names[] = {"a", "b"};
 static const char *const endings[] = {"rks", "sums", "json"};
+
+static int read_files; /* opened files whose name is dataset.json */
+
+int open(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    const char *name = strrchr(path, '/');
+    read_files += name != NULL && strcmp(name, "/dataset.json") == 0;
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
 
 static void run(const char *format, const char *one, const char *other)
 {
@@ -178,6 +194,25 @@ static void other_datasets_are_passed_by(void **state)
     assert_int_equal(adopt(), 0);
 }
 
+static void files_of_other_datasets_are_not_read(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        char folder[300], file[400];
+        snprintf(folder, sizeof(folder), "%s/other%d", local, i);
+        run("cp -r '%s' '%s'", from, folder);
+        snprintf(file, sizeof(file), "%s/c.json", folder);
+        assert_int_equal(rename(file_in(folder, "a", "json"), file), 0);
+        unlink(file_in(folder, "b", "json"));
+    }
+    read_files = 0;
+    assert_int_equal(adopt(), 2);
+    assert_int_equal(read_files, 1);
+    read_files = 0;
+    assert_int_equal(adopt(), 0);
+    assert_int_equal(read_files, 0);
+}
+
 static void what_has_begun_goes_on(void **state)
 {
     (void)state;
@@ -240,6 +275,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_not_the_shard_is_not_taken, begin, end),
         cmocka_unit_test_setup_teardown(links_lead_nowhere, begin, end),
         cmocka_unit_test_setup_teardown(other_datasets_are_passed_by, begin, end),
+        cmocka_unit_test_setup_teardown(files_of_other_datasets_are_not_read, begin, end),
         cmocka_unit_test_setup_teardown(what_has_begun_goes_on, begin, end),
         cmocka_unit_test_setup_teardown(a_kill_in_between_does_no_harm, begin, end),
         cmocka_unit_test_setup_teardown(an_arrival_leaves_the_other_name_alone, begin, end),
