@@ -467,9 +467,16 @@ rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_er
     return status;
 }
 
+rks_dataset *rks_dataset_share(const rks_dataset *dataset)
+{
+    rks_dataset *shared = (rks_dataset *)(uintptr_t)dataset;
+    atomic_fetch_add(&shared->sharers, 1);
+    return shared;
+}
+
 void rks_dataset_free(rks_dataset *dataset)
 {
-    if (dataset == NULL)
+    if (dataset == NULL || atomic_fetch_sub(&dataset->sharers, 1) > 0)
         return;
     for (size_t i = 0; i < dataset->index_count; i++)
         rks_free(dataset->index[i]);

@@ -5,6 +5,8 @@
 #ifndef RKS_DATASET_DATASET_H
 #define RKS_DATASET_DATASET_H
 
+#include <stdatomic.h>
+
 #include "base/checksum.h"
 #include "dataset/dataset_list.h"
 #include "dataset/excluded_samples.h"
@@ -82,6 +84,7 @@ struct rks_dataset {
     size_t index_file_count;     /* 0: there are none */
     rks_dataset_source *sources; /* of a united dataset; in memory only */
     size_t source_count;         /* 0: it is not united */
+    atomic_uint sharers;         /* rks_dataset_share */
 };
 
 /* Combines the unit digests, in unit order, into the dataset id. */
@@ -217,6 +220,8 @@ rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *s
                               rks_error *err);
 rks_status rks_dataset_decode(const char *text, size_t size, const char *path,
                               rks_dataset **dataset, rks_error *err);
+/* Returns the dataset, for one more user, who frees it, too. Nobody changes it from then on. */
+rks_dataset *rks_dataset_share(const rks_dataset *dataset);
 void rks_dataset_free(rks_dataset *dataset); /* NULL is accepted */
 
 /* Names of shards, for finding one among many. Begin with {0} and end with rks_shard_names_free. */

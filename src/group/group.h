@@ -41,6 +41,8 @@ const rks_bootstrap *rks_group_bootstrap(const rks_group *group);
 /* Returns true if the group has failed, as when a rank is lost or leaves; every later collective
  * fails. Any thread. */
 bool rks_group_failed(rks_group *group);
+/* rks_group_must_stop, for those who ask a callback while they wait. `user` is the group. */
+rks_status rks_group_hear(void *user, rks_error *err);
 /* Writes the error of a failed group, which names the rank, and returns its status. The error also
  * names `phase`, the call that met the failure; the first such call stays named. May wait briefly
  * for the launcher. Any thread. */

@@ -288,6 +288,11 @@ rks_status rks_group_must_stop(rks_group *group, rks_error *err)
     return rks_fail(err, RKS_ERR_PEER, 0, "%s", ECHO);
 }
 
+rks_status rks_group_hear(void *user, rks_error *err)
+{
+    return rks_group_must_stop(user, err);
+}
+
 /* Compares the text, since the error passes through callers and through Python. */
 bool rks_group_is_echo(const rks_error *err)
 {

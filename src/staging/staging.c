@@ -16,9 +16,8 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file_wait.h"
 #include "base/memory.h"
-#include "staging/adopt.h"
+#include "staging/place_calls.h"
 
 /* ---- what the ranks tell -----------------------------------------------------------------------
  */
@@ -54,17 +53,16 @@ static rks_status number_places(const rks_staging *s, const rks_agreed *agreed,
     return RKS_OK;
 }
 
-/* Appends {shard, bytes} of those of which something is here. */
-static rks_status put_here(const rks_staging *s, const rks_dataset *dataset, rks_buffer *told,
-                           rks_error *err)
+/* Appends {shard, bytes} of those of which something is here, after those that another folder of
+ * the local directory has are linked. */
+static rks_status put_here(const rks_staging *s, const rks_staging_options *options,
+                           const rks_dataset *dataset, rks_buffer *told, rks_error *err)
 {
-    size_t shards = dataset->shard_count;
-    uint64_t *here = rks_alloc(shards, sizeof(*here), err);
-    rks_status status = here == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK) {
-        rks_place_look(s->directory, dataset, here);
-        status = rks_place_put(here, shards, told, err);
-    }
+    const rks_place_wish wish = {.local = options->local, .folder = options->folder};
+    uint64_t *here = NULL;
+    rks_status status = rks_place_call_look(s->group, &wish, dataset, &here, err);
+    if (status == RKS_OK)
+        status = rks_place_put(here, dataset->shard_count, told, err);
     rks_free(here);
     return status;
 }
@@ -113,72 +111,22 @@ static rks_status take_home(rks_staging *s, const rks_staging_options *options, 
                                        err);
 }
 
-/* The first look at a local directory, and all that it uses: it may hang. */
-typedef struct first_look {
-    const rks_group *group;
-    char *local, *folder; /* copies; folder may be NULL */
-    uint64_t room;
-    bool shares;     /* takes a lease */
-    char *directory; /* out, as the next two */
-    rks_place_told told;
-    rks_lease *lease;
-} first_look;
-
-static void free_look(void *state)
-{
-    first_look *look = state;
-    rks_leases_end(look->lease);
-    rks_free(look->local);
-    rks_free(look->folder);
-    rks_free(look->directory);
-    rks_free(look);
-}
-
-static rks_status look_first(void *state, rks_error *err)
-{
-    first_look *look = state;
-    rks_file_wait_at(look->local);
-    rks_status status = rks_place_make(look->group, look->local, look->folder, look->room,
-                                       &look->directory, &look->told, err);
-    return status == RKS_OK && look->shares ? rks_lease_share(look->directory, &look->lease, err)
-                                            : status;
-}
-
-static rks_status copy_look(const rks_staging_options *options, first_look *look, rks_error *err)
-{
-    look->room = options->on_demand ? INT64_MAX / 1024 : options->room;
-    look->shares = options->home != NULL;
-    look->local = rks_strdup(options->local, err);
-    look->folder = options->folder == NULL ? NULL : rks_strdup(options->folder, err);
-    return look->local == NULL || (options->folder != NULL && look->folder == NULL) ? RKS_ERR_MEMORY
-                                                                                    : RKS_OK;
-}
-
-/* Makes the local directory and takes its lease, on a thread that is left behind if its storage
- * does not answer for the silence limit. */
+/* Makes the local directory and takes its lease. */
 static rks_status take_place(rks_staging *s, const rks_staging_options *options,
                              rks_place_told *told, rks_error *err)
 {
-    bool left = false;
-    first_look *look = rks_alloc(1, sizeof(*look), err);
-    rks_status status = look == NULL ? RKS_ERR_MEMORY : copy_look(options, look, err);
-    if (status == RKS_OK) {
-        const rks_file_work work = {.run = look_first, .drop = free_look, .state = look};
-        look->group = s->group;
-        status = rks_file_wait(&work, rks_group_silence_ms(s->group), &left, err);
-        if (left)
-            rks_group_outlive(s->group);
-    }
-    if (status == RKS_OK) {
-        s->directory = look->directory;
-        s->lease = look->lease;
-        *told = look->told;
-        look->directory = NULL;
-        look->lease = NULL;
-    }
-    if (!left && look != NULL)
-        free_look(look);
-    return status;
+    rks_place_made made = {0};
+    const rks_place_wish wish = {.local = options->local,
+                                 .folder = options->folder,
+                                 .room = options->on_demand ? INT64_MAX / 1024 : options->room,
+                                 .shares = options->home != NULL};
+    rks_status status = rks_place_call_make(s->group, &wish, &made, err);
+    if (status != RKS_OK)
+        return status;
+    s->directory = made.directory;
+    s->lease = made.lease;
+    *told = made.told;
+    return RKS_OK;
 }
 
 /* What the rank holds is served before the agreements, so before anybody knows whom to ask. */
@@ -231,11 +179,8 @@ static rks_status learn_places(const beginning *begun, rks_status status, rks_st
         return status;
     status = number_places(s, &agreed, p, err);
     const uint32_t mine = rks_group_rank(group);
-    if (status == RKS_OK && p->first[p->of_rank[mine]] == mine) {
-        if (options->folder != NULL)
-            (void)rks_adopt_shards(options->local, options->folder, dataset);
-        status = put_here(s, dataset, &here, err);
-    }
+    if (status == RKS_OK && p->first[p->of_rank[mine]] == mine)
+        status = put_here(s, options, dataset, &here, err);
     const rks_fact shards =
         rks_fact_bytes(here.data, here.size,
                        (uint64_t)RKS_PLACE_ENTRY * dataset->shard_count * rks_group_size(group));
@@ -274,6 +219,16 @@ static rks_status start_arrivals(rks_staging *s, const rks_dataset *dataset, rks
     return status;
 }
 
+static rks_status describe_own_place(const rks_staging *s, const rks_dataset *dataset,
+                                     rks_error *err)
+{
+    const rks_home_limits none = {0};
+    return s->home == NULL
+               ? rks_place_call_describe(s->group, &none, s->directory, NULL, dataset, err)
+               : rks_place_call_describe(s->group, &s->home->limits, s->directory, s->home->name,
+                                         dataset, err);
+}
+
 rks_status rks_staging_begin(rks_group *group, rks_status status, const rks_dataset *dataset,
                              const rks_staging_options *options, rks_staging **staging,
                              rks_error *err)
@@ -287,8 +242,7 @@ rks_status rks_staging_begin(rks_group *group, rks_status status, const rks_data
     if (status == RKS_OK)
         status = rks_staging_assign(s, dataset, options, &p, err);
     if (status == RKS_OK && p.first[p.of_rank[rks_group_rank(group)]] == rks_group_rank(group))
-        status =
-            rks_place_describe(s->directory, s->home == NULL ? NULL : s->home->name, dataset, err);
+        status = describe_own_place(s, dataset, err);
     if (status == RKS_OK)
         status = start_arrivals(s, dataset, err);
     rks_free(p.of_rank);
