@@ -50,12 +50,13 @@ static rks_status divide(rks_staging *s, const rks_dataset *dataset, const rks_s
             if (p->of_rank[rank] == p->of_rank[mine] &&
                 (least == UINT32_MAX || load[rank] < load[least]))
                 least = rank;
-        const uint64_t bytes = dataset->shards[list[i].shard].file_bytes - here[list[i].shard];
-        load[least] += bytes;
+        const uint64_t bytes = dataset->shards[list[i].shard].file_bytes;
+        load[least] += bytes - here[list[i].shard];
         if (least != mine)
             continue;
         s->mine[s->plan.shards++] = list[i];
         s->plan.mine += list[i].optional ? 0 : bytes;
+        s->plan.mine_here += list[i].optional ? 0 : here[list[i].shard];
     }
     qsort(s->mine, s->plan.shards, sizeof(*s->mine), in_order);
     rks_free(load);

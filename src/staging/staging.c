@@ -359,11 +359,11 @@ static void show_staging(void *user)
 {
     const watcher *w = user;
     const rks_staging *s = w->staging;
-    const uint64_t brought = rks_staging_brought(s);
-    const uint64_t done = brought < s->plan.mine ? brought : s->plan.mine;
+    const uint64_t here = s->plan.mine_here + rks_staging_brought(s);
+    const uint64_t done = here < s->plan.mine ? here : s->plan.mine;
     char text[96];
     const rks_work work = {.done = done, .total = s->plan.mine};
-    snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " MiB fetched", done >> 20,
+    snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " MiB are here", done >> 20,
              s->plan.mine >> 20);
     rks_group_tell_progress(s->group, &work, text);
     if (w->progress != NULL)

@@ -36,7 +36,8 @@ typedef struct rks_staging_plan {
     uint64_t bytes;         /* of the dataset's shards, each once */
     uint64_t wanted;        /* bytes of all copies */
     uint64_t here;          /* of them in a local directory when it began */
-    uint64_t mine;          /* bytes that this rank brings, without further copies */
+    uint64_t mine;          /* bytes of the shards that this rank brings, without further copies */
+    uint64_t mine_here;     /* of them here when it began */
     size_t shards;          /* that this rank brings, with further copies */
     uint64_t through_bytes; /* of the shards that no place has room for */
     size_t through_shards;
