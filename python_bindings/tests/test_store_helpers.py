@@ -55,6 +55,41 @@ def test_a_rank_starts_one_helper(built: Path, tmp_path: Path, monkeypatch: pyte
     assert started.read_text() == "\n" * 3
 
 
+SILENT = """
+import sys
+print("ready 1", flush=True)
+for line in sys.stdin:
+    pass
+"""
+HEARS = """
+import os, sys
+import rankstore
+group = rankstore.init()
+url = "toy://" if group.rank == 1 else "toy://top/tokens"
+try:
+    {call}
+except rankstore.RankStoreError as error:
+    print(type(error).__name__, error, flush=True)
+group.close()
+"""
+WAITS = {
+    "open": "rankstore.open(url, local=sys.argv[1], group=group)",
+    "several": "rankstore.open([url], local=sys.argv[1], group=group)",
+    "stage": "rankstore.stage(url, sys.argv[1], group=group)",
+}
+
+
+@pytest.mark.parametrize("call", list(WAITS))
+def test_a_rank_that_waits_for_a_store_hears_one_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: Any, call: str) -> None:
+    """Rank 0 reads the dataset's description from a store that never answers, which it waits for five minutes for."""
+    (tmp_path / "silent").write_text(f"#!{sys.executable}\n{SILENT}")
+    (tmp_path / "silent").chmod(0o755)
+    monkeypatch.setenv("RKS_HOME_HELPER", str(tmp_path / "silent"))
+    done = ranks(2, HEARS.replace("{call}", WAITS[call]), str(tmp_path / "local"), timeout=150)
+    for one in done:
+        assert "ArgumentError rank 1" in one.stdout and "toy://: names no bucket or host" in one.stdout, [one.stdout for one in done]
+
+
 @pytest.mark.skipif(shutil.which("rclone") is None, reason="rclone is not installed")
 def test_a_script_around_rclone_is_a_helper(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of some forty lines, for any store that rclone knows; its own options reach it."""

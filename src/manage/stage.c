@@ -8,7 +8,7 @@
 #include "dataset/build_directory.h"
 #include "home/helper_process.h"
 #include "rankstore/home.h"
-#include "store/store.h"
+#include "store/store_reads.h"
 
 static void fill_report(const rks_dataset *dataset, const rks_staging *staging, uint64_t brought,
                         rks_stage_report *report)
@@ -75,6 +75,7 @@ rks_status rks_stage(rks_group *group, const char *home, const char *local,
     rks_found_dataset found;
     rks_dataset *dataset = NULL;
     char *expanded = NULL;
+    rks_folders beside = {0};
     if (options != NULL)
         memcpy(&chosen, options,
                options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
@@ -86,7 +87,7 @@ rks_status rks_stage(rks_group *group, const char *home, const char *local,
     if (home == NULL)
         look_here(group, local, &expanded, &found);
     else if (chose == RKS_OK)
-        rks_store_look_home(group, home, &looking, &expanded, &found);
+        rks_store_look_for_all(group, &home, 1, &looking, &expanded, &beside, &found);
     else
         found = (rks_found_dataset){.directory = home, .status = chose, .error = why};
     rks_status status = rks_store_agree_dataset(group, NULL, &found, &dataset, err);
@@ -101,6 +102,7 @@ rks_status rks_stage(rks_group *group, const char *home, const char *local,
         status = bring_dataset(group, dataset, home != NULL ? expanded : NULL, &wanted, &chosen,
                                report, err);
     rks_home_close(found.home);
+    rks_folders_free(&beside);
     rks_dataset_free(dataset);
     rks_free(expanded);
     return status;

@@ -120,14 +120,20 @@ static rks_status check_local_options(const rks_store_options *options, rks_erro
     return RKS_OK;
 }
 
-/* Keeps the home open for the staging: its helper needs a moment to start. */
-static rks_status load_stored(const rks_group *group, const char *home, const char *storage_options,
+/* Keeps the home open for the staging: its helper needs a moment to start. The other ranks wait in
+ * the next agreement, so one that has failed ends this; what the home is read for later may go on
+ * after an agreement that failed. */
+static rks_status load_stored(rks_group *group, const char *home, const char *storage_options,
                               uint64_t generation, rks_found_dataset *found)
 {
     rks_error *err = &found->error;
     rks_status status = rks_staging_open_home(group, home, storage_options, &found->home, err);
-    if (status == RKS_OK)
-        status = rks_home_dataset_load_from(found->home, generation, &found->dataset, err);
+    if (status != RKS_OK)
+        return status;
+    found->home->limits.must_stop = rks_group_hear;
+    found->home->limits.user = group;
+    status = rks_home_dataset_load_from(found->home, generation, &found->dataset, err);
+    found->home->limits.must_stop = NULL;
     return status;
 }
 
@@ -149,7 +155,7 @@ void rks_store_look_home(rks_group *group, const char *pattern, const rks_store_
             found->status = load_stored(group, *home, options->storage_options, generation, found);
         else
             rks_store_look(*home, generation, found);
-        if (found->status != RKS_OK)
+        if (found->status != RKS_OK && rks_group_must_stop(group, NULL) == RKS_OK)
             look_at_copies(local, *home, generation, found);
     } else if (status == RKS_OK) {
         found->status = rks_fail(why, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here", *home);
