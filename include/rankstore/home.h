@@ -56,8 +56,9 @@ typedef struct rks_publish_report {
  * A home that has an older generation of the dataset gets those that are newer. RKS_ERR_STATE: home
  * has another dataset, or another process publishes something else there; of two that publish at
  * once one succeeds. RKS_ERR_ARGUMENT: home is the directory, or lies in it, or ranks see different
- * directories as home. RKS_ERR_NOT_FOUND: a shard is on no rank's disk, nor at home. `options` and
- * `report` may be NULL. */
+ * directories as home. RKS_ERR_NOT_FOUND: a shard is on no rank's disk, nor at home.
+ * RKS_ERR_TIMEOUT: home is away, or a rank's storage does not answer for the silence limit.
+ * `options` and `report` may be NULL. */
 RKS_API rks_status rks_publish(rks_group *group, const char *directory, const char *home,
                                const rks_publish_options *options, rks_publish_report *report,
                                rks_error *err);
@@ -128,7 +129,8 @@ typedef struct rks_prune_local_report {
  * so the directory still says where its dataset is kept.
  *
  * RKS_ERR_STATE: a process has a dataset open from there, or home lacks a shard.
- * RKS_ERR_NOT_FOUND: no such directory, or no dataset at home. RKS_ERR_TIMEOUT: home is away.
+ * RKS_ERR_NOT_FOUND: no such directory, or no dataset at home. RKS_ERR_TIMEOUT: home is away, or
+ * the directory's storage does not answer for the silence limit.
  * RKS_ERR_UNSUPPORTED: the file system has no locks. `options` and `report` may be NULL. */
 RKS_API rks_status rks_prune_local(rks_group *group, const char *local,
                                    const rks_prune_local_options *options,

@@ -3,32 +3,15 @@
 ranks, and the process ends."""
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hung import BEGIN, MPIRUN, ended, fuse, start
 
 import rankstore
 
-TESTS = Path(__file__).resolve().parents[2] / "tests"
-sys.path.insert(0, str(TESTS))
-fuse = pytest.importorskip("support.fuse")
-
-SILENCE_S = 3
-LIMIT_S = 120  # ends what hangs
-MPIRUN = ["mpirun", "--bind-to", "none", "-n", "2"]
-
-BEGIN = f'''
-import os, sys
-import rankstore
-def threads(): return len(os.listdir("/proc/self/task"))
-def say(line): os.write(1, (line + "\\n").encode())  # at once: the lines of two ranks meet in one pipe
-group = rankstore.init(silence={SILENCE_S})
-'''
 OPEN = BEGIN + '''
 try:
     rankstore.open(sys.argv[1], group=group)
@@ -84,34 +67,6 @@ def mount(data: Path) -> Iterator[Any]:
             yield mounted
     except fuse.NotHere as why:
         pytest.skip(str(why))
-
-
-def start(command: list[str], program: str, directory: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([*command, sys.executable, "-c", program, directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)
-
-
-def ended(process: subprocess.Popen[str], mounted: Any, ranks: int = 1) -> str:
-    """Return what the program says before the storage heals. Some requests keep a thread in the kernel, and so the process, until then."""
-    told: list[str] = []
-    assert process.stdin is not None and process.stdout is not None
-    timer = threading.Timer(LIMIT_S, mounted.heal)
-    timer.start()
-    try:
-        process.stdin.write("\n")
-        process.stdin.flush()
-        while "".join(told).count(" ended\n") < ranks and (line := process.stdout.readline()):
-            told.append(line)
-        assert timer.is_alive(), told
-    finally:
-        timer.cancel()
-        mounted.heal()
-        try:
-            err = process.communicate(timeout=LIMIT_S)[1]
-        finally:
-            process.kill()
-    assert process.returncode == 0 and mounted.reads > 0, (told, err)
-    return "".join(told)
 
 
 def check(out: str, ranks: int, directory: str) -> None:

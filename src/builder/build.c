@@ -324,7 +324,7 @@ static rks_status check_kept(rks_build_state *b, rks_status status, rks_error *e
 
 static void free_build(rks_build_state *b)
 {
-    rks_send_ahead_close(b->ahead, false, &(rks_sent_ahead){0});
+    rks_send_ahead_close(b->ahead, false, NULL, NULL, &(rks_sent_ahead){0});
     rks_parts_close(b->parts);
     rks_dataset_free(b->found.dataset);
     rks_dataset_free(b->base);
@@ -368,6 +368,17 @@ static void fill_report(const rks_build_state *b, const rks_build_report *made,
     report->struct_size = room;
 }
 
+/* The build has ended, and waits for the shard that goes home. */
+static void show_last_shard(void *user, const char *phase, uint64_t done, uint64_t total,
+                            uint64_t samples)
+{
+    const rks_build_state *b = user;
+    const rks_work work = {done, total, samples};
+    rks_group_tell_progress(b->group, &work, "publishes");
+    if (b->options.progress != NULL)
+        b->options.progress(b->options.progress_user, phase, done, total, samples);
+}
+
 /* COLLECTIVE, if the build has a home. */
 static rks_status publish_built(rks_build_state *b, const char *directory, rks_build_report *made,
                                 rks_error *err)
@@ -375,7 +386,7 @@ static rks_status publish_built(rks_build_state *b, const char *directory, rks_b
     rks_sent_ahead ahead;
     if (b->options.home == NULL)
         return RKS_OK;
-    rks_send_ahead_close(b->ahead, true, &ahead);
+    rks_send_ahead_close(b->ahead, true, show_last_shard, b, &ahead);
     b->ahead = NULL;
     if (b->options.only_ahead)
         return RKS_OK;

@@ -25,20 +25,78 @@
 enum { PYTHON_MOST = 16 << 20 };
 #define PYTHON_FILE "python.json"
 
-/* ---- before anything is sent ----------------------------------------------------------------- */
+/* ---- stretches ------------------------------------------------------------------------------- */
 
-static rks_status must_stop(void *user, rks_error *err)
+static void leave_publish(void *user)
 {
-    return rks_group_must_stop(user, err);
+    rks_publish_work *work = user;
+    if (atomic_fetch_sub(&work->users, 1) != 1)
+        return;
+    rks_home_close(work->home);
+    rks_dataset_free(work->dataset);
+    rks_free(work->directory);
+    rks_free(work->text);
+    rks_free(work->here);
+    rks_free(work->folder_of);
+    rks_folders_free(&work->folders);
+    rks_dataset_free(work->found.dataset);
+    rks_free(work->senders);
+    rks_store_texts_free(&work->given);
+    rks_store_texts_free(&work->shards);
+    rks_free(work);
 }
 
-/* Looks for the dataset and for the folders of its shards, of which home must be none. */
-static rks_status look_here(rks_publish_work *work, const char *directory, const char *home,
+/* Runs what reads this rank's directories. */
+static rks_status read_here(rks_publish_work *work, rks_status (*run)(void *work, rks_error *err),
                             rks_error *err)
 {
+    const rks_file_work reading = {.run = run, .drop = leave_publish, .state = work};
+    bool left = false;
+    atomic_fetch_add(&work->users, 1);
+    rks_status status = rks_store_wait_for_files(work->group, &reading, &left, err);
+    if (!left)
+        leave_publish(work);
+    return status;
+}
+
+enum { GIVEN_DIRECTORY, GIVEN_HOME, GIVEN };
+
+/* Makes *made, which the caller leaves, also after a failure. */
+static rks_status make_publish(rks_group *group, const char *directory, const char *home,
+                               const rks_publish_options *options, rks_publish_work **made,
+                               rks_error *err)
+{
+    const char *const given[GIVEN] = {directory, home};
+    rks_publish_work *work = rks_alloc(1, sizeof(*work), err);
+    if (work == NULL)
+        return RKS_ERR_MEMORY;
+    *made = work;
+    atomic_init(&work->users, 1);
+    work->group = group;
+    if (options != NULL)
+        memcpy(&work->options, options,
+               options->struct_size < sizeof(work->options) ? options->struct_size
+                                                            : sizeof(work->options));
+    rks_status status = rks_store_texts_copy(&work->given, given, GIVEN, err);
+    if (status == RKS_OK)
+        status = rks_store_texts_copy(&work->shards, work->options.shards,
+                                      work->options.shard_count, err);
+    return status;
+}
+
+/* ---- before anything is sent ----------------------------------------------------------------- */
+
+/* Looks for the dataset and for the folders of its shards, of which home must be none. */
+static rks_status find_dataset_here(void *user, rks_error *err)
+{
+    rks_publish_work *work = user;
+    const char *directory = work->given.all[GIVEN_DIRECTORY];
     char *name = NULL, *none = NULL;
     rks_folders beside = {0};
+    rks_file_wait_at(directory);
     rks_status status = rks_directory_expand(work->group, directory, &name, err);
+    if (status == RKS_OK)
+        rks_file_wait_at(name);
     if (status == RKS_OK && rks_dataset_take_generation(name) != 0)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                           "%s: give the directory; its newest generation is published", directory);
@@ -53,28 +111,32 @@ static rks_status look_here(rks_publish_work *work, const char *directory, const
     for (size_t i = 0; status == RKS_OK && i < beside.count; i++)
         status = rks_folders_add(&work->folders, beside.paths[i], err);
     if (status == RKS_OK)
-        status = rks_folders_of_shards(&work->folders, work->group, work->options.shards,
-                                       work->options.shard_count, &none, err);
+        status = rks_folders_of_shards(&work->folders, work->group,
+                                       (const char *const *)work->shards.all, work->shards.count,
+                                       &none, err);
     for (size_t i = 0; status == RKS_OK && i < work->folders.count; i++)
-        status = rks_publish_check_places(work->group, work->folders.paths[i], home, err);
+        status = rks_publish_check_places(work->group, work->folders.paths[i],
+                                          work->given.all[GIVEN_HOME], err);
     rks_folders_free(&beside);
     rks_free(none);
     return status;
 }
 
-/* COLLECTIVE. */
-static rks_status begin_publish(rks_publish_work *work, const char *directory, const char *home,
-                                rks_error *err)
+/* COLLECTIVE. `status`: this rank's own; after a failure `work` may be NULL. */
+static rks_status begin_publish(rks_group *group, rks_publish_work *work, rks_status status,
+                                const char *home, rks_error *err)
 {
-    const rks_home_limits limits = {
-        .must_stop = must_stop, .user = work->group, .options = work->options.storage_options};
-    rks_status status = rks_home_open(home, &limits, &work->home, err);
+    const bool dry_run = work != NULL && work->options.dry_run;
+    if (status == RKS_OK) {
+        const rks_home_limits limits = {
+            .must_stop = rks_group_hear, .user = group, .options = work->options.storage_options};
+        status = rks_home_open(home, &limits, &work->home, err);
+    }
     if (status == RKS_OK)
-        status = look_here(work, directory, home, err);
-    const rks_fact given[] = {
-        rks_fact_same_shown("home", home),
-        rks_fact_same("publish: dry_run", work->options.dry_run ? "yes" : NULL)};
-    return rks_group_agree_on(work->group, "publish", status, given, 2, NULL, err);
+        status = read_here(work, find_dataset_here, err);
+    const rks_fact given[] = {rks_fact_same_shown("home", home),
+                              rks_fact_same("publish: dry_run", dry_run ? "yes" : NULL)};
+    return rks_group_agree_on(group, "publish", status, given, 2, NULL, err);
 }
 
 /* Loads this rank's dataset.json if it says what all agreed on. */
@@ -130,20 +192,14 @@ static rks_status choose_senders(rks_publish_work *work, const rks_agreed *agree
     return RKS_OK;
 }
 
-/* What a rank has beside its shards. */
-typedef struct held_files {
-    uint64_t text; /* 1: dataset.json */
-    uint64_t index_files;
-} held_files;
-
-static rks_status look_at_files(const rks_publish_work *work, held_files *held, rks_error *err)
+static rks_status look_at_files(rks_publish_work *work, rks_error *err)
 {
-    held->text = work->text != NULL;
+    work->held.text = work->text != NULL;
     for (size_t i = 0; i < work->dataset->index_file_count; i++) {
         char *path = rks_format(err, "%s/%s", work->directory, work->dataset->index_files[i].name);
         if (path == NULL)
             return RKS_ERR_MEMORY;
-        held->index_files += access(path, F_OK) == 0;
+        work->held.index_files += access(path, F_OK) == 0;
         rks_free(path);
     }
     return RKS_OK;
@@ -153,7 +209,7 @@ static rks_status look_at_files(const rks_publish_work *work, held_files *held, 
 static void choose_committer(rks_publish_work *work, const rks_agreed *agreed, size_t fact)
 {
     uint32_t chosen = 0;
-    held_files best = {0}, held;
+    rks_held_files best = {0}, held;
     for (uint32_t rank = 0; rank < rks_group_size(work->group); rank++) {
         memcpy(&held, rks_agreed_get(agreed, rank, fact, NULL), sizeof(held));
         if (held.text > best.text ||
@@ -165,11 +221,22 @@ static void choose_committer(rks_publish_work *work, const rks_agreed *agreed, s
     work->commits = chosen == rks_group_rank(work->group);
 }
 
+static rks_status look_at_source(void *user, rks_error *err)
+{
+    rks_publish_work *work = user;
+    rks_status status = RKS_OK;
+    rks_file_wait_at(work->directory);
+    for (size_t i = 0; status == RKS_OK && i < work->dataset->shard_count; i++)
+        status = rks_publish_look_for_shard(work, i, err);
+    if (status == RKS_OK)
+        status = load_text(work, err);
+    return status == RKS_OK ? look_at_files(work, err) : status;
+}
+
 /* COLLECTIVE. Agrees on the dataset, on what home holds, and on who sends what. *together: all did;
  * then the status is this rank's own. */
 static rks_status look_at_all(rks_publish_work *work, bool *together, rks_error *err)
 {
-    held_files held = {0};
     rks_agreed agreed;
     rks_status status =
         rks_store_agree_dataset(work->group, NULL, &work->found, &work->dataset, err);
@@ -181,17 +248,13 @@ static rks_status look_at_all(rks_publish_work *work, bool *together, rks_error 
     work->senders = rks_alloc(shards, sizeof(*work->senders), err);
     if (work->here == NULL || work->folder_of == NULL || work->senders == NULL)
         status = RKS_ERR_MEMORY;
-    for (size_t i = 0; status == RKS_OK && i < shards; i++)
-        status = rks_publish_look_for_shard(work, i, err);
     if (status == RKS_OK)
-        status = load_text(work, err);
-    if (status == RKS_OK)
-        status = look_at_files(work, &held, err);
+        status = read_here(work, look_at_source, err);
     if (status == RKS_OK && rks_group_rank(work->group) == 0)
         status = rks_publish_look(work, err);
     const rks_fact facts[] = {rks_fact_fixed(&work->state, sizeof(work->state)),
                               rks_fact_fixed(work->here, shards * sizeof(*work->here)),
-                              rks_fact_fixed(&held, sizeof(held))};
+                              rks_fact_fixed(&work->held, sizeof(work->held))};
     status = rks_group_agree_on(work->group, "publish: home", status, facts, 3, &agreed, err);
     if (status != RKS_OK)
         return status;
@@ -215,8 +278,9 @@ static rks_status claim(rks_publish_work *work, rks_status status, rks_error *er
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-static rks_status send_shards(rks_publish_work *work, rks_error *err)
+static rks_status send_shards(void *user, rks_error *err)
 {
+    rks_publish_work *work = user;
     uint32_t rank = rks_group_rank(work->group), ranks = rks_group_size(work->group);
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < work->dataset->shard_count; i++) {
@@ -225,9 +289,7 @@ static rks_status send_shards(rks_publish_work *work, rks_error *err)
             continue;
         status = rks_publish_shard(work, i, err);
         if (status == RKS_OK)
-            status = rks_check_interrupt(err);
-        if (status == RKS_OK)
-            status = rks_group_must_stop(work->group, err);
+            status = rks_publish_hear(work, err);
     }
     return status;
 }
@@ -367,9 +429,11 @@ static rks_status send_python_file(rks_publish_work *work, rks_error *err)
     return status == RKS_ERR_STATE ? RKS_OK : status; /* somebody publishes the same */
 }
 
-static rks_status send_the_rest(rks_publish_work *work, rks_error *err)
+static rks_status send_the_rest(void *user, rks_error *err)
 {
+    rks_publish_work *work = user;
     bool writes = !work->options.dry_run;
+    rks_file_wait_at(work->directory);
     rks_status status = rks_publish_lists(work, work->dataset, err);
     if (status == RKS_OK && writes)
         status = commit(work, err);
@@ -381,10 +445,10 @@ static rks_status send_the_rest(rks_publish_work *work, rks_error *err)
 /* COLLECTIVE. */
 static rks_status send_everything(rks_publish_work *work, rks_publish_report *made, rks_error *err)
 {
-    rks_status status = send_shards(work, err);
+    rks_status status = read_here(work, send_shards, err);
     status = rks_group_agree(work->group, "publish: shards", status, err);
     if (status == RKS_OK && work->commits)
-        status = send_the_rest(work, err);
+        status = read_here(work, send_the_rest, err);
     const uint64_t ahead = /* home may have lost it meanwhile: then it was sent twice */
         work->ahead.bytes < work->there_bytes ? work->ahead.bytes : work->there_bytes;
     uint64_t sums[] = {work->sent_shards + work->ahead.shards, work->sent_bytes + work->ahead.bytes,
@@ -412,44 +476,32 @@ static void report_publish(const rks_publish_work *work, rks_publish_report *mad
     report->struct_size = room;
 }
 
-static void free_publish(rks_publish_work *work)
-{
-    rks_home_close(work->home);
-    rks_dataset_free(work->dataset);
-    rks_free(work->directory);
-    rks_free(work->text);
-    rks_free(work->here);
-    rks_free(work->folder_of);
-    rks_folders_free(&work->folders);
-    rks_dataset_free(work->found.dataset);
-    rks_free(work->senders);
-}
-
 rks_status rks_publish_built(rks_group *group, const char *directory, const char *home,
                              const rks_publish_options *options, const rks_sent_ahead *ahead,
                              rks_publish_report *report, rks_error *err)
 {
-    rks_publish_work work = {.group = group, .ahead = *ahead};
+    rks_publish_work *work = NULL;
     rks_publish_report made = {.struct_size = sizeof(made)};
     rks_error unseen = {0};
+    bool together = false;
     if (err == NULL)
         err = &unseen;
-    if (options != NULL)
-        memcpy(&work.options, options,
-               options->struct_size < sizeof(work.options) ? options->struct_size
-                                                           : sizeof(work.options));
-    rks_status status = begin_publish(&work, directory, home, err);
-    bool together = false;
-    if (status == RKS_OK)
-        status = look_at_all(&work, &together, err);
+    rks_status status = make_publish(group, directory, home, options, &work, err);
+    status = begin_publish(group, work, status, home, err);
+    if (status == RKS_OK) {
+        work->ahead = *ahead;
+        status = look_at_all(work, &together, err);
+    }
     if (together)
-        status = claim(&work, status, err);
-    if (status == RKS_OK && work.state.has != RKS_HOME_HAS_MORE)
-        status = send_everything(&work, &made, err);
-    rks_claim_end(work.home, &work.claim);
+        status = claim(work, status, err);
+    if (status == RKS_OK && work->state.has != RKS_HOME_HAS_MORE)
+        status = send_everything(work, &made, err);
     if (status == RKS_OK && report != NULL)
-        report_publish(&work, &made, report);
-    free_publish(&work);
+        report_publish(work, &made, report);
+    if (work != NULL) {
+        rks_claim_end(work->home, &work->claim);
+        leave_publish(work);
+    }
     return status;
 }
 

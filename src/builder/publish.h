@@ -4,13 +4,15 @@
 #ifndef RKS_BUILDER_PUBLISH_H
 #define RKS_BUILDER_PUBLISH_H
 
+#include <stdatomic.h>
+
 #include "builder/send_ahead.h"
 #include "dataset/dataset.h"
 #include "group/agreement.h"
 #include "home/claim.h"
 #include "dataset/search_folders.h"
 #include "rankstore/home.h"
-#include "store/store.h"
+#include "store/store_reads.h"
 
 enum { RKS_HOME_MARK_MOST = 256, RKS_SENDER_HOME = -1 };
 
@@ -28,9 +30,20 @@ typedef struct rks_home_state {
     char mark[RKS_HOME_MARK_MOST];  /* what RKS_HOME_MARK says; empty in a dry run */
 } rks_home_state;
 
+/* What a rank has beside its shards. */
+typedef struct rks_held_files {
+    uint64_t text; /* 1: dataset.json */
+    uint64_t index_files;
+} rks_held_files;
+
+/* What reads the dataset's own directories runs on a thread that is left behind if they do not
+ * answer (store/store_reads.h): it shares the work, and sends nothing from then on. */
 typedef struct rks_publish_work {
-    rks_group *group; /* NULL: shards are sent ahead, by this rank alone (send_ahead.h) */
-    rks_publish_options options;
+    atomic_uint users; /* the call, and such a thread */
+    rks_group *group;  /* NULL: shards are sent ahead, by this rank alone (send_ahead.h): then
+                        * options.progress is called on its thread, with the bytes of a shard */
+    rks_publish_options options;   /* but for `shards`, and storage_options, which open the home */
+    rks_store_texts given, shards; /* the caller's directory and home; folders of shards */
     rks_home *home;
     char *directory;     /* this rank's */
     rks_folders folders; /* that may hold shards, the directory first */
@@ -41,8 +54,9 @@ typedef struct rks_publish_work {
     rks_home_state state;
     bool *here;             /* by shard: this rank has it, */
     const char **folder_of; /* and where */
-    int32_t *senders;       /* by shard: a rank, or RKS_SENDER_HOME: no rank has it */
-    bool commits;           /* this rank sends all but the shards */
+    rks_held_files held;
+    int32_t *senders; /* by shard: a rank, or RKS_SENDER_HOME: no rank has it */
+    bool commits;     /* this rank sends all but the shards */
     rks_held_claim claim;
     uint64_t sent_shards, sent_bytes, there_bytes; /* by this rank */
     rks_sent_ahead ahead; /* by this rank, during the build; part of what is there */
@@ -64,6 +78,9 @@ rks_status rks_publish_check_places(rks_group *group, const char *directory, con
                                     rks_error *err);
 
 /* publish_files.c. */
+/* Fails if the caller was interrupted, another rank has failed, or nobody waits for this thread any
+ * more: then the group may be gone. */
+rks_status rks_publish_hear(rks_publish_work *work, rks_error *err);
 /* Sets work->here of a shard. */
 rks_status rks_publish_look_for_shard(rks_publish_work *work, size_t shard, rks_error *err);
 /* Sends a shard, of which name and manifest count, from a folder if home does not have it. Of

@@ -33,26 +33,48 @@ typedef struct sent_bytes {
     const rks_digest *sums; /* NULL: none */
 } sent_bytes;
 
-static void tick(rks_publish_work *work, uint64_t bytes)
+/* On the caller's thread. */
+static rks_status show_progress(void *user, rks_error *err)
 {
-    uint64_t now = rks_now_ms();
-    work->done += bytes;
-    if (work->group == NULL || now - work->ticked_ms < TICK_MS)
-        return;
-    work->ticked_ms = now;
+    const rks_publish_work *work = user;
+    (void)err;
     const rks_work done = {work->done, work->total, work->dataset->count};
     rks_group_tell_progress(work->group, &done, "publishes");
     if (work->options.progress != NULL)
         work->options.progress(work->options.progress_user, "publish", work->done, work->total,
                                work->dataset->count);
+    return RKS_OK;
+}
+
+static void tick(rks_publish_work *work, uint64_t bytes)
+{
+    uint64_t now = rks_now_ms();
+    work->done += bytes;
+    if (now - work->ticked_ms < TICK_MS)
+        return;
+    work->ticked_ms = now;
+    if (work->group != NULL)
+        (void)rks_file_wait_ask(show_progress, work, NULL);
+    else
+        work->options.progress(work->options.progress_user, "publish", work->done, work->total, 0);
+}
+
+static rks_status hear_all(void *user, rks_error *err)
+{
+    const rks_publish_work *work = user;
+    rks_status status = rks_check_interrupt(err);
+    return status == RKS_OK && work->group != NULL ? rks_group_must_stop(work->group, err) : status;
+}
+
+rks_status rks_publish_hear(rks_publish_work *work, rks_error *err)
+{
+    return rks_file_wait_ask(hear_all, work, err);
 }
 
 static rks_status give_piece(void *user, uint64_t first, uint8_t *to, size_t size, rks_error *err)
 {
     sent_bytes *from = user;
-    rks_status status = rks_check_interrupt(err);
-    if (status == RKS_OK && from->work->group != NULL)
-        status = rks_group_must_stop(from->work->group, err);
+    rks_status status = rks_publish_hear(from->work, err);
     if (status != RKS_OK)
         return status;
     if (from->bytes != NULL) {
@@ -143,7 +165,10 @@ static rks_status send_from_disk(rks_publish_work *work, const char *folder, con
     sent_bytes from = {.work = work, .fd = -1, .stream = {.fd = -1}, .sums = sums};
     uint64_t size = 0;
     char *path = rks_format(err, "%s/%s", folder, name);
-    rks_status status = path == NULL ? RKS_ERR_MEMORY : rks_file_open(path, &from.fd, &size, err);
+    if (path == NULL)
+        return RKS_ERR_MEMORY;
+    rks_file_wait_at(path);
+    rks_status status = rks_file_open(path, &from.fd, &size, err);
     if (status == RKS_OK) {
         from.path = path;
         rks_stream_begin(&from.stream, path, size);
@@ -275,12 +300,17 @@ static rks_status send_shard(rks_publish_work *work, const char *folder, sent_sh
     rks_digest *sums = NULL;
     char *manifest = rks_format(err, "%s/%s", folder, s->names[MANIFEST]);
     char *path = rks_format(err, "%s/%s", folder, s->names[SUMS]);
+    rks_file_wait_at(folder);
     rks_status status =
         manifest == NULL || path == NULL
             ? RKS_ERR_MEMORY
             : rks_file_load(manifest, RKS_MANIFEST_MAX, &s->text, &s->text_size, err);
     if (status == RKS_OK)
         status = decode_manifest(s, folder, err);
+    if (status == RKS_OK && work->group == NULL) { /* a bar for each shard */
+        work->done = 0;
+        work->total = s->manifest->file_size;
+    }
     if (status == RKS_OK)
         status = rks_sums_load(path, s->manifest->file_size, s->manifest->sums, &sums, err);
     if (status == RKS_OK)

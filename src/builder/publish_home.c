@@ -76,9 +76,12 @@ static rks_status compare_places(const char *directory, const char *home, rks_er
     if (path == NULL)
         return RKS_ERR_MEMORY;
     strcpy(path, home);
+    rks_file_wait_at(directory);
+    bool known = stat(directory, &source) == 0;
+    rks_file_wait_at(home);
     cut_to_existing(path);
     size_t most = strlen(path) + ROOM - 4;
-    bool known = stat(directory, &source) == 0 && stat(path, &info) == 0;
+    known = known && stat(path, &info) == 0;
     if (!known && begins_with(home, directory)) /* the directory is not made yet */
         status = fail_inside(directory, home, err);
     while (known && status == RKS_OK) {
@@ -97,20 +100,14 @@ static rks_status compare_places(const char *directory, const char *home, rks_er
 static rks_status look_at_places(void *user, rks_error *err)
 {
     const two_places *p = user;
-    rks_file_wait_at(p->home);
     return compare_places(p->directory, p->home, err);
-}
-
-static rks_status hear_job(void *user, rks_error *err)
-{
-    return rks_group_must_stop(user, err);
 }
 
 rks_status rks_publish_check_places(rks_group *group, const char *directory, const char *home,
                                     rks_error *err)
 {
     rks_home_address address;
-    rks_home_limits limits = {.must_stop = hear_job, .user = group};
+    rks_home_limits limits = {.must_stop = rks_group_hear, .user = group};
     bool left = false;
     rks_status status = rks_home_address_of(home, &address, err);
     if (status != RKS_OK || address.stored)

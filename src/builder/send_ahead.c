@@ -32,7 +32,8 @@ struct rks_send_ahead {
     atomic_bool stop; /* breaks off */
     bool started, ended;
     pthread_t thread;
-    rks_sent_ahead sent; /* the thread's own until it has ended */
+    uint64_t done, total; /* of the shard that is being sent; guarded by mutex */
+    rks_sent_ahead sent;  /* the thread's own until it has ended */
 };
 
 rks_status rks_send_ahead_open(const rks_send_ahead_wish *wish, rks_send_ahead **ahead,
@@ -96,11 +97,24 @@ static queued_shard *next_shard_to_send(rks_send_ahead *ahead)
     return taken;
 }
 
+/* On the sending thread. */
+static void note_progress(void *user, const char *phase, uint64_t done, uint64_t total,
+                          uint64_t samples)
+{
+    rks_send_ahead *ahead = user;
+    (void)phase, (void)samples;
+    pthread_mutex_lock(&ahead->mutex);
+    ahead->done = done;
+    ahead->total = total;
+    pthread_mutex_unlock(&ahead->mutex);
+}
+
 static rks_status send_queued(rks_send_ahead *ahead, rks_error *err)
 {
     const rks_home_limits limits = {
         .must_stop = must_stop, .user = ahead, .options = ahead->options};
-    rks_publish_work work = {.directory = ahead->directory};
+    rks_publish_work work = {.directory = ahead->directory,
+                             .options = {.progress = note_progress, .progress_user = ahead}};
     rks_status status = rks_home_open(ahead->home, &limits, &work.home, err);
     const bool ours = status == RKS_OK && home_is_ours(ahead, work.home);
     for (queued_shard *next; ours && status == RKS_OK && (next = next_shard_to_send(ahead)) != NULL;
@@ -146,20 +160,36 @@ void rks_send_ahead_add(rks_send_ahead *ahead, const char *name, rks_digest mani
         ahead->started = rks_thread_start(&ahead->thread, send_main, ahead) == 0;
 }
 
-void rks_send_ahead_close(rks_send_ahead *ahead, bool finish, rks_sent_ahead *sent)
+/* Waits until the thread has ended. Returns false if the caller was interrupted. */
+static bool wait_for_last(rks_send_ahead *ahead, rks_progress_fn progress, void *user)
+{
+    bool goes_on = true;
+    rks_error unused;
+    pthread_mutex_lock(&ahead->mutex);
+    while (ahead->started && !ahead->ended && goes_on) {
+        rks_cond_wait_ms(&ahead->changed, &ahead->mutex, RKS_WAIT_SLICE_MS);
+        const uint64_t done = ahead->done, total = ahead->total;
+        pthread_mutex_unlock(&ahead->mutex);
+        if (progress != NULL && total > 0)
+            progress(user, "publish", done, total, 0);
+        goes_on = rks_check_interrupt(&unused) == RKS_OK; /* the caller asks again */
+        pthread_mutex_lock(&ahead->mutex);
+    }
+    pthread_mutex_unlock(&ahead->mutex);
+    return goes_on;
+}
+
+void rks_send_ahead_close(rks_send_ahead *ahead, bool finish, rks_progress_fn progress, void *user,
+                          rks_sent_ahead *sent)
 {
     *sent = (rks_sent_ahead){0};
     if (ahead == NULL)
         return;
-    rks_error unused;
     pthread_mutex_lock(&ahead->mutex);
     ahead->closing = true;
     pthread_cond_broadcast(&ahead->changed);
-    while (ahead->started && !ahead->ended && finish) {
-        rks_cond_wait_ms(&ahead->changed, &ahead->mutex, RKS_WAIT_SLICE_MS);
-        finish = rks_check_interrupt(&unused) == RKS_OK; /* the caller asks again */
-    }
     pthread_mutex_unlock(&ahead->mutex);
+    finish = finish && wait_for_last(ahead, progress, user);
     atomic_store(&ahead->stop, !finish);
     if (ahead->started)
         pthread_join(ahead->thread, NULL);

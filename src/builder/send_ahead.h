@@ -32,8 +32,10 @@ rks_status rks_send_ahead_open(const rks_send_ahead_wish *wish, rks_send_ahead *
 /* A sealed shard, whose name is copied. Never waits. NULL is accepted. */
 void rks_send_ahead_add(rks_send_ahead *ahead, const char *name, rks_digest manifest);
 /* Ends the thread. `finish`: the shard that is being sent is sent to its end, and those that have
- * not begun are left to publish; false: it breaks off. Fills *sent, and frees `ahead`. NULL is
- * accepted. */
-void rks_send_ahead_close(rks_send_ahead *ahead, bool finish, rks_sent_ahead *sent);
+ * not begun are left to publish; false: it breaks off. `progress` (may be NULL) is called meanwhile
+ * with the bytes of that shard, as in base.h, and 0 samples. Fills *sent, and frees `ahead`. NULL
+ * is accepted. */
+void rks_send_ahead_close(rks_send_ahead *ahead, bool finish, rks_progress_fn progress, void *user,
+                          rks_sent_ahead *sent);
 
 #endif

@@ -209,17 +209,12 @@ static rks_status prune_files(prune_home *p, rks_error *err)
     return status;
 }
 
-static rks_status hear_group(void *user, rks_error *err)
-{
-    return rks_group_must_stop(user, err);
-}
-
 rks_status rks_prune_home(rks_group *group, const char *url, const rks_prune_options *options,
                           rks_prune_report *report, rks_error *err)
 {
     prune_home p = {.options = options, .report = report};
     const rks_home_limits limits = {
-        .must_stop = hear_group, .user = group, .options = options->storage_options};
+        .must_stop = rks_group_hear, .user = group, .options = options->storage_options};
     rks_status status = RKS_OK;
     if (rks_group_rank(group) == 0) {
         status = rks_home_open(url, &limits, &p.home, err);

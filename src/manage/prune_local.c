@@ -22,6 +22,7 @@
 #include "shard/manifest.h"
 #include "staging/lease.h"
 #include "store/home_dataset.h"
+#include "store/store_reads.h"
 
 enum { SUMS_MAX = 1 << 30, ENDINGS = 6 };
 
@@ -35,8 +36,17 @@ typedef struct local_copy {
     rks_folders files; /* to be removed, each after the ones that must go before it */
 } local_copy;
 
+/* By which ranks know that their local directories are one. */
+typedef struct told_place {
+    uint64_t node, device, inode;
+} told_place;
+
+/* What lies between two agreements runs on a thread that is left behind with all of this if the
+ * local storage does not answer (store/store_reads.h). */
 typedef struct prune_local {
-    rks_prune_local_options options;
+    rks_group *group;
+    char *local, *storage_options; /* the latter may be NULL */
+    told_place told;
     rks_prune_local_report report;
     local_copy *copies;
     size_t count;
@@ -190,7 +200,9 @@ static rks_status look_at_copy(prune_local *p, local_copy *copy, rks_error *err)
     char *name = NULL;
     rks_home *home = NULL;
     rks_home_dataset read = {0};
-    const rks_home_limits limits = {.options = p->options.storage_options};
+    const rks_home_limits limits = {
+        .must_stop = rks_group_hear, .user = p->group, .options = p->storage_options};
+    rks_file_wait_at(copy->path);
     rks_status status = rks_home_file_read(copy->path, &name, err);
     if (status != RKS_OK || name == NULL)
         return status; /* removed meanwhile */
@@ -259,16 +271,66 @@ static rks_status find_copies(prune_local *p, const char *local, rks_error *err)
     return status;
 }
 
-static rks_status look_at_all(prune_local *p, const char *local, rks_error *err)
+/* ---- stretches ------------------------------------------------------------------------------- */
+
+static void free_prune(void *state)
 {
-    rks_status status = find_copies(p, local, err);
+    prune_local *p = state;
+    rks_leases_end(p->leases);
+    for (size_t i = 0; i < p->count; i++) {
+        rks_folders_free(&p->copies[i].files);
+        rks_free(p->copies[i].path);
+    }
+    rks_free(p->copies);
+    rks_free(p->local);
+    rks_free(p->storage_options);
+    rks_free(p);
+}
+
+/* Makes *p, which the caller frees, also after a failure. */
+static rks_status make_prune(rks_group *group, const char *local, const char *storage_options,
+                             prune_local **made, rks_error *err)
+{
+    prune_local *p = rks_alloc(1, sizeof(*p), err);
+    if (p == NULL)
+        return RKS_ERR_MEMORY;
+    *made = p;
+    p->group = group;
+    p->told.node = rks_group_node(group);
+    rks_status status = rks_directory_expand_target(group, local, &p->local, err);
+    if (status == RKS_OK && storage_options != NULL) {
+        p->storage_options = rks_strdup(storage_options, err);
+        status = p->storage_options == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    return status;
+}
+
+static rks_status look_at_place(void *state, rks_error *err)
+{
+    prune_local *p = state;
+    struct stat info;
+    rks_file_wait_at(p->local);
+    if (stat(p->local, &info) != 0)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no local directory here", p->local);
+    p->told.device = (uint64_t)info.st_dev;
+    p->told.inode = (uint64_t)info.st_ino;
+    return RKS_OK;
+}
+
+static rks_status look_at_all(void *state, rks_error *err)
+{
+    prune_local *p = state;
+    rks_file_wait_at(p->local);
+    rks_status status = find_copies(p, p->local, err);
     for (size_t i = 0; status == RKS_OK && i < p->count; i++)
         status = look_at_copy(p, &p->copies[i], err);
     return status;
 }
 
-static rks_status remove_noted(const prune_local *p, rks_error *err)
+static rks_status remove_noted(void *state, rks_error *err)
 {
+    const prune_local *p = state;
+    rks_file_wait_at(p->local);
     for (size_t i = 0; i < p->count; i++)
         for (size_t k = 0; k < p->copies[i].files.count; k++)
             if (unlink(p->copies[i].files.paths[k]) != 0 && errno != ENOENT)
@@ -276,29 +338,31 @@ static rks_status remove_noted(const prune_local *p, rks_error *err)
     return RKS_OK;
 }
 
+/* Runs a stretch. *p becomes NULL if it was given up. */
+static rks_status run_stretch(rks_group *group, prune_local **p,
+                              rks_status (*run)(void *state, rks_error *err), rks_error *err)
+{
+    const rks_file_work work = {.run = run, .drop = free_prune, .state = *p};
+    bool left = false;
+    rks_status status = rks_store_wait_for_files(group, &work, &left, err);
+    if (left)
+        *p = NULL;
+    return status;
+}
+
 /* ---- all ranks ------------------------------------------------------------------------------- */
 
-/* By which ranks know that their local directories are one. */
-typedef struct told_place {
-    uint64_t node, device, inode;
-} told_place;
-
-/* COLLECTIVE. *first: this rank is the lowest one of its directory. */
-static rks_status agree_on_places(rks_group *group, rks_status status, const char *local,
-                                  const prune_local *p, bool *first, rks_error *err)
+/* COLLECTIVE. *first: this rank is the lowest one of its directory. `p` may be NULL after a
+ * failure. */
+static rks_status agree_on_places(rks_group *group, rks_status status, const prune_local *p,
+                                  bool dry_run, bool *first, rks_error *err)
 {
     const uint32_t mine = rks_group_rank(group);
-    struct stat info;
+    const told_place told = p == NULL ? (told_place){0} : p->told;
     rks_agreed agreed;
-    told_place told = {.node = rks_group_node(group)}, other;
-    if (status == RKS_OK && stat(local, &info) != 0)
-        status = rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no local directory here", local);
-    if (status == RKS_OK) {
-        told.device = (uint64_t)info.st_dev;
-        told.inode = (uint64_t)info.st_ino;
-    }
+    told_place other;
     const rks_fact facts[] = {rks_fact_fixed(&told, sizeof(told)),
-                              rks_fact_same("prune: dry_run", p->options.dry_run ? "yes" : NULL)};
+                              rks_fact_same("prune: dry_run", dry_run ? "yes" : NULL)};
     status = rks_group_agree_on(group, "prune: local directories", status, facts, 2, &agreed, err);
     *first = true;
     for (uint32_t rank = 0; status == RKS_OK && rank < mine; rank++) {
@@ -308,41 +372,45 @@ static rks_status agree_on_places(rks_group *group, rks_status status, const cha
     return status;
 }
 
+/* COLLECTIVE. Looks, and then removes. */
+static rks_status prune_all(rks_group *group, prune_local **p, bool first, bool dry_run,
+                            rks_prune_local_report *made, rks_error *err)
+{
+    rks_status status = first ? run_stretch(group, p, look_at_all, err) : RKS_OK;
+    status = rks_group_agree(group, "prune: compared with home", status, err);
+    if (status == RKS_OK && !dry_run)
+        status = run_stretch(group, p, remove_noted, err);
+    const rks_prune_local_report own = *p == NULL ? (rks_prune_local_report){0} : (*p)->report;
+    uint64_t sums[] = {own.datasets, own.shards, own.arrivals, own.files, own.bytes};
+    const rks_fact fact = rks_fact_sum(sums, 5);
+    status = rks_group_agree_on(group, "prune: removed", status, &fact, 1, NULL, err);
+    *made = (rks_prune_local_report){0, sums[0], sums[1], sums[2], sums[3], sums[4]};
+    return status;
+}
+
 rks_status rks_prune_local(rks_group *group, const char *local,
                            const rks_prune_local_options *options, rks_prune_local_report *report,
                            rks_error *err)
 {
-    prune_local p = {0};
-    char *expanded = NULL;
+    prune_local *p = NULL;
+    rks_prune_local_options given = {0};
+    rks_prune_local_report made = {0};
     bool first = true;
     if (options != NULL)
-        memcpy(&p.options, options,
-               options->struct_size < sizeof(p.options) ? options->struct_size : sizeof(p.options));
-    rks_status status = rks_directory_expand_target(group, local, &expanded, err);
-    status = agree_on_places(group, status, expanded, &p, &first, err);
-    if (status == RKS_OK) {
-        if (first)
-            status = look_at_all(&p, expanded, err);
-        status = rks_group_agree(group, "prune: compared with home", status, err);
-        if (status == RKS_OK && !p.options.dry_run)
-            status = remove_noted(&p, err);
-        uint64_t sums[] = {p.report.datasets, p.report.shards, p.report.arrivals, p.report.files,
-                           p.report.bytes};
-        const rks_fact fact = rks_fact_sum(sums, 5);
-        status = rks_group_agree_on(group, "prune: removed", status, &fact, 1, NULL, err);
-        p.report = (rks_prune_local_report){0, sums[0], sums[1], sums[2], sums[3], sums[4]};
-    }
+        memcpy(&given, options,
+               options->struct_size < sizeof(given) ? options->struct_size : sizeof(given));
+    rks_status status = make_prune(group, local, given.storage_options, &p, err);
+    if (status == RKS_OK)
+        status = run_stretch(group, &p, look_at_place, err);
+    status = agree_on_places(group, status, p, given.dry_run, &first, err);
+    if (status == RKS_OK)
+        status = prune_all(group, &p, first, given.dry_run, &made, err);
     if (status == RKS_OK && report != NULL) {
         size_t room = report->struct_size;
-        memcpy(report, &p.report, room < sizeof(p.report) ? room : sizeof(p.report));
+        memcpy(report, &made, room < sizeof(made) ? room : sizeof(made));
         report->struct_size = room;
     }
-    rks_leases_end(p.leases);
-    for (size_t i = 0; i < p.count; i++) {
-        rks_folders_free(&p.copies[i].files);
-        rks_free(p.copies[i].path);
-    }
-    rks_free(p.copies);
-    rks_free(expanded);
+    if (p != NULL)
+        free_prune(p);
     return status;
 }
