@@ -309,10 +309,13 @@ static void large_shards_are_left_to_themselves(void **state)
 
 static void prune_all_but_one(member *m)
 {
-    rks_prune_options options = {.struct_size = sizeof(options), .keep = 1};
+    rks_prune_options options = {.struct_size = sizeof(options), .keep = APPENDS - 1};
     if (!begin(m))
         return;
     EXPECT(world_files(target, ".keys") == world_files(target, ".units"));
+    EXPECT_OK(rks_prune(m->group, target, &options, NULL, &m->err));
+    EXPECT(world_files(target, ".keys") == world_files(target, ".units"));
+    options.keep = 1;
     EXPECT_OK(rks_prune(m->group, target, &options, NULL, &m->err));
     rks_dataset *dataset = load_target(m);
     EXPECT(dataset != NULL && world_files(target, ".keys") == dataset->list_count);

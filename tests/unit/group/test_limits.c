@@ -51,6 +51,32 @@ static void contributions_of_all_sizes_arrive(void **state)
     per_node = 0;
 }
 
+/* ---- the tree -------------------------------------------------------------------------------- */
+
+/* By rank. Several: messages of one child hold those of all ranks below it. */
+static uint32_t in_messages[RANKS_MAX];
+
+static void count_below(member *m)
+{
+    if (!open_group(m, T, per_node))
+        return;
+    in_messages[m->rank] = 0;
+    for (size_t i = 0; i < m->group->child_count; i++)
+        in_messages[m->rank] += m->group->below[i];
+}
+
+static void a_leader_hears_of_each_rank_below_it_once(void **state)
+{
+    (void)state;
+    static const uint32_t expected[][7] = {
+        {6}, {6}, {6, 0, 1, 0, 1}, {6, 0, 0, 2}}; /* by ranks a node; 0: all on one */
+    for (per_node = 0; per_node <= 3; per_node++) {
+        on_threads(7, count_below, NULL);
+        assert_memory_equal(in_messages, expected[per_node], sizeof(expected[per_node]));
+    }
+    per_node = 0;
+}
+
 /* ---- more than a collective takes ----------------------------------------------------------- */
 
 enum { EACH = 2 * MIB };
@@ -276,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(contributions_of_all_sizes_arrive),
+        cmocka_unit_test(a_leader_hears_of_each_rank_below_it_once),
         cmocka_unit_test(more_than_all_can_bring_is_an_error_that_names_a_rank),
         cmocka_unit_test(an_error_comes_in_place_of_what_was_announced),
         cmocka_unit_test(a_large_contribution_that_was_not_announced_ends_the_group),

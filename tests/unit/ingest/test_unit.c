@@ -162,6 +162,24 @@ static void bytes_lie_in_a_window_as_in_the_file_s_pages(void **state)
     free(text);
 }
 
+static void behind_its_range_a_window_reads_little(void **state)
+{
+    (void)state;
+    size_t size = 4 << 20, at = 1 << 20, wanted = (1 << 20) + 1000;
+    char *text = calloc(1, size);
+    rks_input *input = must_open(scratch_bytes("range.txt", text, size), "text", 0);
+    rks_window window;
+    assert_ok(rks_window_open(&window, input->files, at, wanted, &err), &err);
+    while (window.read_to < at + wanted) {
+        assert_ok(rks_window_fill(&window, &err), &err);
+        rks_window_pass(&window, window.filled - window.begin);
+    }
+    assert_true(window.read_to <= at + wanted + RKS_WINDOW_OVERLAP);
+    rks_window_close(&window);
+    rks_input_free(input);
+    free(text);
+}
+
 static void a_file_that_changes_is_named(void **state)
 {
     (void)state;
@@ -628,6 +646,7 @@ int main(void)
         cmocka_unit_test(every_line_is_in_exactly_one_unit_for_any_unit_size),
         cmocka_unit_test(lines_longer_than_every_buffer_are_whole_up_to_the_limit),
         cmocka_unit_test(bytes_lie_in_a_window_as_in_the_file_s_pages),
+        cmocka_unit_test(behind_its_range_a_window_reads_little),
         cmocka_unit_test(a_file_that_changes_is_named),
         cmocka_unit_test(an_empty_file_has_no_units),
         cmocka_unit_test(formats_are_told_by_name_then_by_content),

@@ -395,10 +395,59 @@ static void a_fault_of_the_wire_is_survived_or_named_by_both(void **state)
     assert_true(sum.survived >= tries * 3 / 4);
 }
 
+/* ---- a long job -------------------------------------------------------------------------------
+ */
+
+static void must_hear(mesh *m)
+{
+    const uint8_t body[] = {1, 0, 0, 0, 5};
+    event landed;
+    flight f = {.landed = &landed};
+    event_init(&landed);
+    assert_ok(fly(m->engines[0], 1, RKS_SERVICE_FETCH, body, sizeof(body), &f), &err);
+    event_wait(&landed, 1);
+    assert_ok(f.status, &f.err);
+    free(f.reply);
+}
+
+/* More breaks than are forgiven at once. After each the link is well for T. */
+static void breaks_that_are_far_apart_do_not_add_up(void **state)
+{
+    enum { BREAKS = 5, LONG_T_MS = 2500 };
+    (void)state;
+    mesh m;
+    loss lost[2];
+    mesh_open_unjoined(&m, 2, false, LONG_T_MS);
+    path_open(&m, WIRE_IDLE, 0, 0);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        event_init(&lost[rank].lost);
+        rks_engine_watch(m.engines[rank], on_lost, &lost[rank]);
+        rks_engine_serve(m.engines[rank], RKS_SERVICE_FETCH, echo, NULL, NULL);
+        mesh_join(&m, (int)rank);
+    }
+    for (uint32_t rank = 0; rank < 2; rank++)
+        assert_ok(rks_engine_keep(m.engines[rank], 1 - rank, &err), &err);
+    for (int i = 0; i < BREAKS; i++) {
+        must_hear(&m);
+        usleep((LONG_T_MS + LONG_T_MS / 10) * 1000);
+        atomic_store(&path.done, false);
+        atomic_store(&path.idle, true);
+        for (uint64_t until = rks_now_ms() + WAIT_MS;
+             !atomic_load(&path.done) && rks_now_ms() < until;)
+            usleep(1000);
+        atomic_store(&path.idle, false);
+    }
+    must_hear(&m);
+    assert_int_equal(event_count(&lost[0].lost) + event_count(&lost[1].lost), 0);
+    mesh_close(&m);
+    path_close();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fault_of_the_wire_is_survived_or_named_by_both),
+        cmocka_unit_test(breaks_that_are_far_apart_do_not_add_up),
     };
     int failed = cmocka_run_group_tests_name("links", tests, NULL, NULL);
     if (rks_memory_in_use() != 0) {
