@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "dataset/dataset_json.h"
+#include "dataset/home_file.h"
 #include "shard/block.h"
 #include "shard/manifest.h"
 
@@ -364,6 +365,22 @@ rks_status rks_dataset_make_durable(const char *directory, rks_error *err)
     return status;
 }
 
+/* A directory of local copies is given easily in place of one of them. */
+static rks_status fail_nothing(const char *directory, rks_error *err)
+{
+    char *folder, *home;
+    rks_home_file_below(directory, &folder, &home);
+    if (folder == NULL)
+        rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT, "%s: no dataset here", directory);
+    else
+        rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT,
+                 "%s: no dataset here, but local copies in its folders: open %s, or its home %s",
+                 directory, folder, home);
+    rks_free(folder);
+    rks_free(home);
+    return RKS_ERR_NOT_FOUND;
+}
+
 static rks_status not_found(const char *directory, bool is_file, rks_error *err)
 {
     char **names = NULL;
@@ -379,7 +396,7 @@ static rks_status not_found(const char *directory, bool is_file, rks_error *err)
                         ": to go back to it, rename dataset.%" PRIu64 ".json",
                         directory, RKS_DATASET_FILE, directory, newest, newest);
     if (rks_dataset_parts(directory, &names, &count, NULL) != RKS_OK || count == 0)
-        return rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT, "%s: no dataset here", directory);
+        return fail_nothing(directory, err);
     rks_dataset_parts_free(names, count);
     return rks_fail(
         err, RKS_ERR_NOT_FOUND, ENOENT,

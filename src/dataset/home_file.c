@@ -3,6 +3,7 @@
  * home_file.c: home.json is {"home": "/mnt/lake/tokens", "schema_version": 1}. */
 #include "dataset/home_file.h"
 
+#include <dirent.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "base/memory.h"
 #include "shard/json_parse.h"
 
-enum { VERSION = 1 };
+enum { VERSION = 1, FOLDERS_MOST = 1024 };
 
 rks_status rks_home_file_decode(const char *text, size_t size, const char *path, char **home,
                                 rks_error *err)
@@ -49,6 +50,25 @@ rks_status rks_home_file_read(const char *directory, char **home, rks_error *err
     rks_free(bytes);
     rks_free(path);
     return status;
+}
+
+void rks_home_file_below(const char *directory, char **folder, char **home)
+{
+    struct dirent *entry;
+    DIR *stream = opendir(directory);
+    *folder = *home = NULL;
+    for (int seen = 0; stream != NULL && seen < FOLDERS_MOST && *home == NULL &&
+                       (entry = readdir(stream)) != NULL;
+         seen++) {
+        char *path =
+            entry->d_name[0] == '.' ? NULL : rks_format(NULL, "%s/%s", directory, entry->d_name);
+        if (path != NULL && rks_home_file_read(path, home, NULL) == RKS_OK && *home != NULL)
+            *folder = path;
+        else
+            rks_free(path);
+    }
+    if (stream != NULL)
+        closedir(stream);
 }
 
 rks_status rks_home_file_write(const char *directory, const char *home, rks_error *err)
