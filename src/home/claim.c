@@ -140,9 +140,13 @@ rks_status rks_claim_check(rks_home *home, const rks_held_claim *claim, rks_erro
 
 void rks_claim_end(rks_home *home, rks_held_claim *claim)
 {
-    rks_error ignored;
+    rks_error why = {0};
     if (claim->held)
-        home->ops->remove(home->state, RKS_HOME_CLAIM, claim->version, &ignored);
+        (void)home->ops->remove(home->state, RKS_HOME_CLAIM, claim->version, &why);
+    if (why.status != RKS_OK && why.status != RKS_ERR_NOT_FOUND && why.status != RKS_ERR_STATE)
+        rks_log("%s: remove %s there, which shuts out others who publish; this process cannot (S3: "
+                "s3:DeleteObject): %s",
+                home->name, RKS_HOME_CLAIM, why.text);
     claim->held = false;
 }
 

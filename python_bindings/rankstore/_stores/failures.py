@@ -112,6 +112,8 @@ def failure_of(error: BaseException, scheme: str, secrets: Secrets) -> Failure:
     text, name = str(error), type(error).__name__
     found = re.search(r"status code: (\d{3})", text)
     status = int(found[1]) if found else int(getattr(error, "status", 0) or 0)
+    if status == 0 and "(code: AccessDenied)" in text:  # of one of many objects that a request removes
+        status = 403
     line = first_line(error)
     if isinstance(error, FileNotFoundError) or status == 404:
         kind = "missing"
