@@ -14,7 +14,7 @@ from typing import Any
 import golden
 import numpy
 import pytest
-from by_format import Dataset, digest, framed
+from by_format import Dataset, framed, reframed
 
 import rankstore
 from rankstore import errors
@@ -118,10 +118,6 @@ def test_another_format_is_refused_by_name(kept: Path) -> None:
             rankstore.open(kept / "excluded")
         path.write_bytes(text)
     assert framed(kept / "excluded" / "dataset.json")
-
-
-def reframed(text: bytes) -> bytes:
-    return text[:-35] + b"%032x" % digest(text[:-35] + b"0" * 32 + text[-3:]) + text[-3:]
 
 
 def test_the_reader_finds_what_is_changed(made: Path) -> None:

@@ -107,7 +107,9 @@ rks_status rks_home_dataset_load_from(rks_home *home, uint64_t generation, rks_d
         status = rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here (%.300s)", home->name,
                           why.text);
     }
-    if (status == RKS_OK && generation > 0 && rks_dataset_number(read.dataset) != generation) {
+    /* Of a newer version's home, earlier generations may be of this format. */
+    if (generation > 0 && (status == RKS_ERR_UNSUPPORTED ||
+                           (status == RKS_OK && rks_dataset_number(read.dataset) != generation))) {
         rks_home_dataset_free(&read);
         status = rks_home_dataset_read_generation(home, generation, &read, err);
     }
