@@ -63,8 +63,8 @@ def gather(results: Mapping[Any, Any], dst: int = 0, out: str | os.PathLike[str]
 
     results: dict. {name: (index, array)} or {name: [(index, array), ...]}: this rank's results, which may be none. name: str or bytes, any
         1 to 511 bytes, such as a sample's key; "a" and b"a" are one name. index: an int of at least 0, unique for a name over all ranks,
-        such as a sample id. array: numpy array, torch tensor (copied to the host first if it is on a GPU) or number, at most 2 GiB less
-        64 KiB; dtypes and shapes may differ between results.
+        such as a sample's place. array: numpy array, torch tensor (copied to the host first if it is on a GPU) or number, at most 2 GiB
+        less 64 KiB; dtypes and shapes may differ between results.
     dst: int. The rank that receives them. Default: 0.
     out: path. `dst` writes this file and returns a GatherReport; its memory is bounded by the largest result. The ending decides the
         format. .safetensors and .npz hold tensors called "name" if the name has one result or with stack, else "name/index". Any other path
