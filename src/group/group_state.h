@@ -125,6 +125,7 @@ struct rks_group {
     struct readings *readings;   /* reading.c; guarded by mutex */
     uint64_t explaining_ms;      /* since when errors wait for an explanation; guarded by mutex */
     bool outlives;               /* rks_group_outlive */
+    rks_group *next;             /* of those that outlive their end */
     bool opened;                 /* rks_group_open has succeeded */
     bool failing;                /* the error is being sent to the neighbours; `failed` follows */
     bool failed;                 /* guarded by mutex */

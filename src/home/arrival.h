@@ -36,6 +36,7 @@ typedef struct rks_arrival_wish {
     rks_digest manifest; /* digest of its manifest */
     bool sparse;         /* takes no room ahead */
     bool optional;       /* a further copy: nobody waits for it, and a failure only ends it */
+    const char *dataset; /* what errors call it: "dataset 1a2b3c4d, generation 2"; NULL: nothing */
 } rks_arrival_wish;
 
 /* Begins an arrival, or goes on with one: brings manifest and sums, and takes the file's room.

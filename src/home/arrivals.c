@@ -219,6 +219,21 @@ static void end_job(rks_arrivals *set, const rks_arrival_job *done, rks_status s
     }
 }
 
+/* Home has lost what the job reads, or has something else in its place. */
+static void name_dataset(const rks_arrival_wish *wish, rks_error *err)
+{
+    const rks_error plain = *err;
+    if (wish->dataset == NULL || wish->home == NULL)
+        return;
+    if (plain.status == RKS_ERR_CORRUPT)
+        rks_fail(err, RKS_ERR_CORRUPT, plain.cause, "%s (%s)", plain.text, wish->dataset);
+    if (plain.status == RKS_ERR_NOT_FOUND || plain.status == RKS_ERR_STATE)
+        rks_fail(err, (rks_status)plain.status, plain.cause,
+                 "%s; %s, which this job reads, is not whole there any more: publish it again, or "
+                 "open what is there now",
+                 plain.text, wish->dataset);
+}
+
 /* With the mutex. A shard that cannot be opened has failed; so has a copy, which is no loss. Others
  * go on: what was waited for has failed, and is tried again when somebody wants it; the rest of
  * that shard after a pause. */
@@ -301,6 +316,8 @@ static void work(rks_arrivals *set, const rks_arrival_job *next, uint8_t *room)
         rks_link_rate_ask(&set->rate, 1);
     pthread_mutex_unlock(&set->mutex);
     rks_status status = do_job(next, room, &opened, &whole, &brought, &err);
+    if (status != RKS_OK)
+        name_dataset(&next->shard->wish, &err);
     pthread_mutex_lock(&set->mutex);
     set->brought += brought;
     end_job(set, next, status, opened, whole, brought);

@@ -192,8 +192,12 @@ static rks_status learn_places(const beginning *begun, rks_status status, rks_st
 static rks_status start_arrivals(rks_staging *s, const rks_dataset *dataset, rks_error *err)
 {
     const size_t count = s->plan.shards;
+    char id[RKS_DIGEST_TEXT];
     if (count == 0)
         return RKS_OK;
+    rks_digest_format(dataset->id, id);
+    snprintf(s->dataset, sizeof(s->dataset), "dataset %.8s, generation %" PRIu64, id,
+             rks_dataset_number(dataset));
     rks_arrival_wish *wishes = rks_alloc(count, sizeof(*wishes), err);
     s->names = rks_alloc(count, sizeof(*s->names), err);
     s->holders = rks_alloc(rks_group_size(s->group), sizeof(*s->holders), err);
@@ -211,6 +215,7 @@ static rks_status start_arrivals(rks_staging *s, const rks_dataset *dataset, rks
                                        .name = s->names[i],
                                        .manifest = shard->manifest,
                                        .optional = s->mine[i].optional,
+                                       .dataset = s->dataset,
                                        .sparse = s->on_demand};
     }
     if (status == RKS_OK)

@@ -23,6 +23,7 @@ struct rks_staging {
     rks_home **holders;   /* by rank: those from which copies come; NULL entry: not needed */
     rks_holding *holding; /* what this rank gives to others */
     char *directory;
+    char dataset[80]; /* what errors call it */
     rks_lease *lease; /* of it; NULL: it has no home */
     rks_staging_plan plan;
     rks_staging_lacking *mine; /* what this rank brings, as the arrivals count */

@@ -57,7 +57,8 @@ static int begin(void **state)
     wish = (rks_arrival_wish){.home = home,
                               .directory = local,
                               .name = "a",
-                              .manifest = rks_shard_manifest_digest(shard)};
+                              .manifest = rks_shard_manifest_digest(shard),
+                              .dataset = "dataset 1a2b3c4d, generation 7"};
     rks_shard_close(shard);
     room = rks_alloc_raw(RKS_ARRIVAL_PIECES, RKS_PIECE, &err);
     assert_non_null(room);
@@ -276,6 +277,7 @@ static void replace_at_home(uint8_t turn)
         assert_int_equal(status, RKS_ERR_CORRUPT);
         assert_contains(err.text, "a.rks: the MiB at offset ");
         assert_contains(err.text, "is not the one that was published");
+        assert_contains(err.text, "(dataset 1a2b3c4d, generation 7)");
     }
     look_at_what_came();
     shards_store(shards_here, "other", bytes, size);

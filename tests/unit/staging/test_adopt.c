@@ -251,7 +251,8 @@ static void an_arrival_leaves_the_other_name_alone(void **state)
     unlink(file_in(to, "a", "json"));
     assert_ok(rks_home_open(from, &limits, &home, &err), &err);
     for (size_t i = 0; i < 2; i++) {
-        const rks_arrival_wish wish = {home, NULL, to, "a", dataset->shards[i].manifest, 0, 0};
+        const rks_arrival_wish wish = {
+            .home = home, .directory = to, .name = "a", .manifest = dataset->shards[i].manifest};
         if (strcmp(dataset->shards[i].name, "a") == 0)
             assert_ok(rks_arrival_open(&wish, &arrival, &whole, &err), &err);
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_staging_progress.c: what a staging says while shards arrive: it begins at what is here. */
+ * test_staging.c: what a staging says while shards arrive, and of a home that has them no more. */
 #include "support/ranks.h"
 #include "support/shards.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "staging/staging.h"
 
@@ -95,10 +96,42 @@ static void a_bar_begins_at_what_is_here(void **state)
     on_threads(1, stage, NULL);
 }
 
+/* Home is replaced between the look at its dataset.json and the shards. */
+static void stage_too_late(member *m)
+{
+    rks_dataset *dataset = NULL;
+    rks_staging *staging = NULL;
+    char says[128], id[RKS_DIGEST_TEXT];
+    EXPECT_OK(open_group_on(m->bootstrap, NULL, 0, &m->group, &m->err));
+    EXPECT_OK(rks_dataset_load(kept, &dataset, &m->err));
+    if (m->failures > 0)
+        return;
+    rks_digest_format(dataset->id, id);
+    snprintf(says, sizeof(says), "; dataset %.8s, generation 1, which this job reads", id);
+    EXPECT(rename(kept, shards_path("away")) == 0 && mkdir(kept, 0755) == 0);
+    const rks_staging_options options = {
+        .home = kept, .local = local, .folder = "id", .everywhere = true};
+    EXPECT_OK(rks_staging_begin(m->group, RKS_OK, dataset, &options, &staging, &m->err));
+    EXPECT(rks_staging_wait(staging, RKS_ARRIVALS_WHOLE, NULL, NULL, &m->err) == RKS_ERR_NOT_FOUND);
+    EXPECT_TEXT("/kept/a.json");
+    EXPECT_TEXT(says);
+    rks_staging_end(staging);
+    rks_dataset_free(dataset);
+    EXPECT(rmdir(kept) == 0 && rename(shards_path("away"), kept) == 0);
+}
+
+static void an_error_names_the_generation_that_home_has_lost(void **state)
+{
+    (void)state;
+    on_threads(1, stage_too_late, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_bar_begins_at_what_is_here, begin, end),
+        cmocka_unit_test_setup_teardown(an_error_names_the_generation_that_home_has_lost, begin,
+                                        end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
