@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,3 +79,20 @@ def test_ctrl_c_ends_a_publish_that_hangs(mount: Any, tmp_path: Path, request_of
     with rankstore.open(home) as ds:
         assert [ds[i]["key"] for i in (0, 2500, 4999)] == ["k0", "k2500", "k4999"]
     assert not [path.name for path in Path(mount.source, "home").iterdir() if path.name.endswith(".claim")]
+
+
+def test_a_home_that_answers_late_ends_no_publish(mount: Any, tmp_path: Path) -> None:
+    """The silence limit is that of ranks and of the dataset's own disk; home has its own."""
+    home, silence_s = mount.target + "/home", 2
+    mount.hang(".sending", at=(fuse.WRITE,))
+    answer = threading.Timer(3 * silence_s, mount.heal)
+    answer.start()
+    try:
+        with rankstore.init(silence=silence_s) as group:
+            rankstore.publish(tmp_path / "ds", home, group=group)
+            assert mount.reads > 0
+    finally:
+        mount.heal()
+        answer.cancel()
+    with rankstore.open(home) as ds:
+        assert [ds[i]["key"] for i in (0, 2500, 4999)] == ["k0", "k2500", "k4999"]
