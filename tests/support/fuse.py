@@ -6,6 +6,7 @@ fault, where no signal handler runs. Every other answer comes at once. The test 
 import ctypes
 import errno
 import os
+import select
 import struct
 import threading
 
@@ -37,7 +38,7 @@ class Mount:
         self.reads = 0  # requests for files that hang or fail
         self.lock = threading.Lock()
         try:
-            self.device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+            self.device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise NotHere(f"needs /dev/fuse: {error}") from None
         options = f"fd={self.device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()},allow_other"
@@ -45,6 +46,7 @@ class Mount:
         if libc.mount(b"rankstore-test", os.fsencode(target), b"fuse", 0, options.encode()) != 0:
             os.close(self.device)
             raise NotHere(f"needs to mount: {os.strerror(ctypes.get_errno())}")
+        self.over = False
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
 
@@ -54,6 +56,7 @@ class Mount:
     def __exit__(self, *_):
         self.heal()
         libc.umount2(os.fsencode(self.target), DETACH)
+        self.over = True  # another mount namespace, made meanwhile, may keep the mount for long
         self.thread.join(60)
 
     def hang(self, *names, at=(READ,)):
@@ -84,8 +87,12 @@ class Mount:
     # ---- the protocol --------------------------------------------------------------------------
 
     def _serve(self):
-        while True:
+        ready = select.poll()
+        ready.register(self.device, select.POLLIN)
+        while not self.over:
             try:
+                if not ready.poll(50):
+                    continue
                 message = os.read(self.device, 1 << 20)
             except OSError as error:
                 if error.errno in (errno.EINTR, errno.ENOENT, errno.EAGAIN):
