@@ -67,7 +67,8 @@ static rks_status fail_lacking(const rks_home *home, const char *path, const cha
                                const char *what, rks_error *err)
 {
     return rks_fail(err, RKS_ERR_STATE, 0,
-                    "%s: its home, %s, %s %s; nothing is removed: this may be the last copy of it",
+                    "%s: its home, %s, %s %s; nothing is removed: this may be the last copy of it. "
+                    "If nobody needs it, remove this folder and prune again",
                     path, home->name, what, name);
 }
 
