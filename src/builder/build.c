@@ -83,7 +83,8 @@ static rks_status open_ahead(rks_build_state *b, rks_error *err)
     const rks_send_ahead_wish wish = {.home = b->options.home,
                                       .storage_options = home_options(b),
                                       .directory = b->directory,
-                                      .base = b->base != NULL ? b->base->id : (rks_digest){0}};
+                                      .base = b->base != NULL ? b->base->id : (rks_digest){0},
+                                      .silence_ms = rks_group_silence_ms(b->group)};
     return rks_send_ahead_open(&wish, &b->ahead, err);
 }
 

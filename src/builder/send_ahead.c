@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_wait.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -23,6 +24,8 @@ struct queued_shard {
 };
 
 struct rks_send_ahead {
+    atomic_uint users; /* the build, and the thread that sends */
+    uint32_t silence_ms;
     char *home, *options, *directory;
     rks_digest base;
     pthread_mutex_t mutex;
@@ -31,6 +34,7 @@ struct rks_send_ahead {
     bool closing;     /* begins no further shard */
     atomic_bool stop; /* breaks off */
     bool started, ended;
+    bool left; /* a thread hangs in the directory's storage */
     pthread_t thread;
     uint64_t done, total; /* of the shard that is being sent; guarded by mutex */
     rks_sent_ahead sent;  /* the thread's own until it has ended */
@@ -42,6 +46,8 @@ rks_status rks_send_ahead_open(const rks_send_ahead_wish *wish, rks_send_ahead *
     rks_send_ahead *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
+    atomic_init(&made->users, 1);
+    made->silence_ms = wish->silence_ms;
     made->base = wish->base;
     made->home = rks_strdup(wish->home, err);
     made->directory = rks_strdup(wish->directory, err);
@@ -82,12 +88,13 @@ static bool home_is_ours(const rks_send_ahead *ahead, rks_home *home)
     return ours;
 }
 
-/* Takes the next shard, or waits for one. NULL: there will be none. */
+/* Takes the next shard, or waits for one, and shows now and then that it does not hang. NULL: there
+ * will be none. */
 static queued_shard *next_shard_to_send(rks_send_ahead *ahead)
 {
     pthread_mutex_lock(&ahead->mutex);
     while (ahead->first == NULL && !ahead->closing)
-        pthread_cond_wait(&ahead->changed, &ahead->mutex);
+        rks_cond_wait_ms(&ahead->changed, &ahead->mutex, RKS_WAIT_SLICE_MS);
     queued_shard *taken = ahead->closing ? NULL : ahead->first;
     if (taken != NULL)
         ahead->first = taken->next;
@@ -109,8 +116,9 @@ static void note_progress(void *user, const char *phase, uint64_t done, uint64_t
     pthread_mutex_unlock(&ahead->mutex);
 }
 
-static rks_status send_queued(rks_send_ahead *ahead, rks_error *err)
+static rks_status send_queued(void *user, rks_error *err)
 {
+    rks_send_ahead *ahead = user;
     const rks_home_limits limits = {
         .must_stop = must_stop, .user = ahead, .options = ahead->options};
     rks_publish_work work = {.directory = ahead->directory,
@@ -125,16 +133,40 @@ static rks_status send_queued(rks_send_ahead *ahead, rks_error *err)
     return status;
 }
 
+static void leave_ahead(void *user)
+{
+    rks_send_ahead *ahead = user;
+    if (atomic_fetch_sub(&ahead->users, 1) != 1)
+        return;
+    for (queued_shard *left = ahead->first, *next; left != NULL; left = next) {
+        next = left->next;
+        rks_free(left);
+    }
+    pthread_cond_destroy(&ahead->changed);
+    pthread_mutex_destroy(&ahead->mutex);
+    rks_free(ahead->home);
+    rks_free(ahead->directory);
+    rks_free(ahead->options);
+    rks_free(ahead);
+}
+
+/* Waits for the thread that sends. */
 static void *send_main(void *user)
 {
     rks_send_ahead *ahead = user;
     rks_error err = {0};
     rks_interrupt_from(&ahead->stop);
-    rks_status status = send_queued(ahead, &err);
+    bool left = false;
+    const rks_file_work work = {.run = send_queued, .drop = leave_ahead, .state = ahead};
+    atomic_fetch_add(&ahead->users, 1);
+    rks_status status = rks_file_wait(&work, ahead->silence_ms, &left, &err);
+    if (!left)
+        leave_ahead(ahead);
     if (status != RKS_OK && !atomic_load(&ahead->stop))
         rks_log("%s: shards are not sent ahead, but at the end of the build: %s", ahead->home,
                 err.text);
     pthread_mutex_lock(&ahead->mutex);
+    ahead->left = left;
     ahead->ended = true;
     pthread_cond_broadcast(&ahead->changed);
     pthread_mutex_unlock(&ahead->mutex);
@@ -193,15 +225,7 @@ void rks_send_ahead_close(rks_send_ahead *ahead, bool finish, rks_progress_fn pr
     atomic_store(&ahead->stop, !finish);
     if (ahead->started)
         pthread_join(ahead->thread, NULL);
-    *sent = ahead->sent;
-    for (queued_shard *left = ahead->first, *next; left != NULL; left = next) {
-        next = left->next;
-        rks_free(left);
-    }
-    pthread_cond_destroy(&ahead->changed);
-    pthread_mutex_destroy(&ahead->mutex);
-    rks_free(ahead->home);
-    rks_free(ahead->directory);
-    rks_free(ahead->options);
-    rks_free(ahead);
+    if (!ahead->left) /* else that thread may still write it */
+        *sent = ahead->sent;
+    leave_ahead(ahead);
 }

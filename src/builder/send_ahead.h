@@ -6,7 +6,8 @@
  * Laws. No reader sees them: dataset.json, which names them, comes at the end by rks_publish, which
  * looks at each shard again. So what is sent ahead may be lost or removed, and a failure here is
  * none of the build: it is logged once, and publish tries again. Nothing is sent to a home that
- * holds a dataset, unless the build appends to that one. */
+ * holds a dataset, unless the build appends to that one. If the directory's storage does not
+ * answer, nothing more is sent ahead, and the thread is left behind (base/file_wait.h). */
 #ifndef RKS_BUILDER_SEND_AHEAD_H
 #define RKS_BUILDER_SEND_AHEAD_H
 
@@ -19,6 +20,7 @@ typedef struct rks_send_ahead_wish {
     const char *storage_options; /* of it; NULL: none */
     const char *directory;       /* of the shards */
     rks_digest base;             /* the id of the dataset that is appended to; 0: none */
+    uint32_t silence_ms;         /* until the storage of `directory` is given up */
 } rks_send_ahead_wish;
 
 /* What this rank has sent. */
