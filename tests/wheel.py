@@ -3,10 +3,13 @@
 
     tests/wheel.py WHEEL ROOT [--no-torch] [--release NAME]
 
-Makes ROOT with debootstrap if it is not there: of Debian's release NAME (bookworm) and of the wheel's processor (another than this
-machine's needs qemu-user-static). Installs the wheel, numpy and torch with pip, and runs the README's programs. Prints how long each
-step took.
+Makes ROOT with debootstrap if it is not there: of Debian's release NAME (bookworm) and of the wheel's processor. Installs the wheel,
+numpy and torch with pip, and runs the README's programs. Prints how long each step took.
+
+Another processor than this machine's needs qemu-PROCESSOR-static (Debian's qemu-user-static) in PATH and Linux 6.7. Linux knows of it
+in a namespace of this program alone. Packages are unpacked there, not configured.
 """
+import glob
 import os
 import re
 import shutil
@@ -17,6 +20,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from readme import blocks  # noqa: E402
 
+BINFMT = "/proc/sys/fs/binfmt_misc"
+MACHINE = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}  # in an ELF header
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 INCLUDE = "python3,python3-pip,python3-venv,ca-certificates"
 SHELL = """set -eu
@@ -54,10 +59,29 @@ def make_root(root, arch, release):
                     *(["--foreign"] if foreign else []),
                     release, root], check=True, stdout=subprocess.DEVNULL)
     if foreign:
-        shutil.copy(f"/usr/bin/qemu-{arch}-static", f"{root}/usr/bin/")
-        subprocess.run(["chroot", root, f"/usr/bin/qemu-{arch}-static", "/bin/sh", "/debootstrap/debootstrap", "--second-stage"],
-                       check=True,
-                       stdout=subprocess.DEVNULL)
+        unpack(root)
+
+
+def unpack(root):
+    """What debootstrap has downloaded; its second stage would run the programs of another processor."""
+    for package in sorted(glob.glob(f"{root}/var/cache/apt/archives/*.deb")):
+        files = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], check=True, stdout=subprocess.PIPE).stdout
+        subprocess.run(["tar", "-x", "-C", root, "--keep-directory-symlink"], input=files, check=True)
+    for name in ("passwd", "group"):
+        shutil.copy(f"{root}/usr/share/base-passwd/{name}.master", f"{root}/etc/{name}")
+    if os.path.islink(f"{root}/proc"):  # as debootstrap makes it in a container
+        os.unlink(f"{root}/proc")
+
+
+def let_linux_start_programs_of(arch):
+    """In this user namespace alone: its own binfmt_misc. "F": the emulator is opened now, so no root needs it."""
+    header = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00" + MACHINE[arch]
+    mask = b"\xff" * 7 + b"\x00" + b"\xff" * 8 + b"\xfe\xff\xff\xff"
+    emulator = shutil.which(f"qemu-{arch}-static") or sys.exit(f"qemu-{arch}-static is not in PATH: install qemu-user-static")
+    escaped = ("".join(f"\\x{byte:02x}" for byte in text) for text in (header, mask))
+    subprocess.run(["mount", "-t", "binfmt_misc", "none", BINFMT], check=True)
+    with open(f"{BINFMT}/register", "w", encoding="ascii") as file:
+        file.write(f":qemu-{arch}:M::{':'.join(escaped)}:{emulator}:F")
 
 
 def inside(root, name, *command, text=None):
@@ -74,13 +98,15 @@ def inside(root, name, *command, text=None):
 
 
 def main():
-    # In a mount namespace of its own, so that no mount outlives this program: whoever deletes ROOT deletes ROOT alone.
-    if os.environ.get("RANKSTORE_WHEEL_MOUNTS") != "own":
-        os.environ["RANKSTORE_WHEEL_MOUNTS"] = "own"
-        os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
     wheel, root = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     arch = re.search(r"(x86_64|aarch64)\.whl$", wheel)[1]
-    make_root(root, arch, sys.argv[sys.argv.index("--release") + 1] if "--release" in sys.argv else "bookworm")
+    foreign = arch != os.uname().machine
+    # In namespaces of its own, so that no mount outlives this program: whoever deletes ROOT deletes ROOT alone.
+    if os.environ.get("RANKSTORE_WHEEL_MOUNTS") != "own":
+        make_root(root, arch, sys.argv[sys.argv.index("--release") + 1] if "--release" in sys.argv else "bookworm")
+        os.environ["RANKSTORE_WHEEL_MOUNTS"] = "own"
+        own = ["--user", "--map-root-user", "--pid", "--fork"] if foreign else []
+        os.execvp("unshare", ["unshare", *own, "--mount", sys.executable, *sys.argv])
     for name in ("work", "venv"):
         shutil.rmtree(os.path.join(root, name), ignore_errors=True)
     os.makedirs(os.path.join(root, "work"))
@@ -88,6 +114,9 @@ def main():
         if os.path.exists(path):
             shutil.copy(path, root + path)
     shutil.copy(wheel, os.path.join(root, "work"))
+    if foreign:
+        let_linux_start_programs_of(arch)
+        subprocess.run(["mount", "--rbind", "/dev", os.path.join(root, "dev")], check=True)
     for kind, place in (("proc", "proc"), ("tmpfs", "dev/shm")):
         os.makedirs(os.path.join(root, place), exist_ok=True)
         subprocess.run(["mount", "-t", kind, kind, os.path.join(root, place)], check=True)
