@@ -186,7 +186,7 @@ def init(group: Any = None, *, rank: int | None = None, world: int | None = None
         else none: ranks then trust the keys that they find in the store.
     node: str. Name of this rank's node; ranks with equal names share memory. Containers that share no memory (neither TMPDIR, /tmp nor the
         network namespace) count as nodes of their own, each with its own copy of the index; one line says so. Default: RKS_NODE, else the
-        host.
+        machine, by its boot id.
 
     Returns the Group.
     Raises ArgumentError, PeerError, TimeoutError or UnsupportedError.
