@@ -121,6 +121,15 @@ def test_an_empty_selection_has_no_plan(ds: rankstore.Dataset) -> None:
         none.plan(batch_size=2)
 
 
+def test_what_ends_the_block_of_a_group_is_told_though_a_dataset_is_open(tmp_path: Path) -> None:
+    rankstore.build([{"x": 1}], tmp_path / "d").close()
+    with pytest.raises(AttributeError, match="colour"), rankstore.init("solo") as group:
+        ds = rankstore.open(tmp_path / "d", group=group)
+        ds.colour  # type: ignore[attr-defined]  # noqa: B018
+    ds.close()
+    group.close()
+
+
 def test_a_group_with_an_open_dataset_stays_the_default(ds: rankstore.Dataset) -> None:
     group = rankstore.current()
     with pytest.raises(StateError, match="in use"):

@@ -344,6 +344,12 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
      "key 'k' appears twice: row 0 of a.tar (rank 0) and row 0 of b.tar (rank 0); an empty name as key (key='') makes keys of path and "
      "row; if a sample's members lie apart: tar --sort=name"),
     (rankstore.NotFoundError, lambda ds, at: rankstore.open(at / "none"), "none: no dataset here"),
+    (rankstore.ArgumentError, lambda ds, at: rankstore.build([{"x": 1}], at / "out", where=len),
+     'where: a text such as "score > 0.5", not <built-in function len>; a function goes into filter='),
+    (rankstore.ArgumentError, lambda ds, at: rankstore.init(rank=0, world=2),
+     "rank= and world= go with a torch store, as in init(store, rank=0, world=2); launchers tell them by themselves"),
+    (IndexError, lambda ds, at: ds.source_of([0, 6]), "source_of: there is no sample id 6; ids are 0 to 5"),
+    (IndexError, lambda ds, at: ds.source_of([-1]), "source_of: there is no sample id -1; ids are 0 to 5"),
     (rankstore.NotFoundError, lambda ds, at: rankstore.build(at / "none.jsonl", at / "out"), "none.jsonl: no such file"),
 ]
 

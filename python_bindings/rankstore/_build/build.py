@@ -169,6 +169,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,
     CancelledError, IOFailedError.
     """
+    if where is not None and not isinstance(where, str):
+        raise ArgumentError(f'where: a text such as "score > 0.5", not {where!r}; a function goes into filter=')
     source, storage_options = as_paths(source, storage_options)
     names, text = infer.names_of("index", index), infer.text_of(schema)
     rules: tuple[str, ...] = ()

@@ -136,7 +136,11 @@ class Group:
         """Close the group. After an exception, calls of the other ranks fail with it, and this rank serves nobody any more."""
         if not _ends_well(value):
             self.leave(value)
-        self.close()
+        try:
+            self.close()
+        except StateError:  # datasets that the block left open: what ended the block says more
+            if value is None:
+                raise
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"rank {self.rank} of {self.world} on node {self.node} of {self.nodes}"
@@ -250,6 +254,8 @@ def _milliseconds(name: str, seconds: float) -> int:
 
 def _open(group: Any, rank: int | None, world: int | None, setting: _Setting) -> Group:
     options = setting.options
+    if (rank is not None or world is not None) and not hasattr(group, "multi_get"):
+        raise ArgumentError("rank= and world= go with a torch store, as in init(store, rank=0, world=2); launchers tell them by themselves")
     if group is None:
         return _detect(setting)
     if group == "solo":
