@@ -347,7 +347,7 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
     (rankstore.ArgumentError, lambda ds, at: rankstore.build([{"x": 1}], at / "out", where=len),
      'where: a text such as "score > 0.5", not <built-in function len>; a function goes into filter='),
     (rankstore.ArgumentError, lambda ds, at: rankstore.init(rank=0, world=2),
-     "rank= and world= go with a torch store, as in init(store, rank=0, world=2); launchers tell them by themselves"),
+     "rank= and world= are only for a torch store, as in init(store, rank=0, world=2); launchers tell them by themselves"),
     (IndexError, lambda ds, at: ds.source_of([0, 6]), "source_of: there is no sample id 6; ids are 0 to 5"),
     (IndexError, lambda ds, at: ds.source_of([-1]), "source_of: there is no sample id -1; ids are 0 to 5"),
     (rankstore.NotFoundError, lambda ds, at: rankstore.build(at / "none.jsonl", at / "out"), "none.jsonl: no such file"),
