@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * build_look.c: what a build finds out before it writes: its input, the directory, the schema. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "builder/build_state.h"
 #include "builder/resume_state.h"
@@ -37,6 +40,27 @@ static rks_status inherit_counts(rks_build_state *b, rks_error *err)
     return status;
 }
 
+/* An append may measure otherwise, as a tokenizer of its own does. Plans then mix both. */
+static void tell_other_lengths(const rks_build_state *b, const rks_recorded_length *recorded)
+{
+    const rks_build_options *o = &b->options;
+    char words[RKS_LENGTH_WORDS];
+    const char *key = json_string_value(json_object_get(b->base_options, "key"));
+    const char *name = rks_recorded_length_name(recorded, b->base->schema, key);
+    const bool same = o->length != NULL && name != NULL && strcmp(o->length, name) == 0 &&
+                      (recorded->unit == 0 || recorded->unit == o->length_unit);
+    if (o->length == NULL || same || rks_group_rank(b->group) != 0)
+        return;
+    rks_dataset_length_words(b->base, words);
+    char unit[16] = "";
+    if (o->length_unit > 1)
+        snprintf(unit, sizeof(unit), " / %" PRIu32, o->length_unit);
+    rks_log(
+        "%s: the samples that are added are measured by %s%s, those that are there by %s; plans "
+        "take both as they are",
+        b->directory, o->length, unit, words);
+}
+
 /* COLLECTIVE. Options of an append default to the dataset's. Returns this rank's own status. */
 static rks_status inherit(rks_build_state *b, const rks_agreed *agreed, rks_status status,
                           rks_error *err)
@@ -64,6 +88,8 @@ static rks_status inherit(rks_build_state *b, const rks_agreed *agreed, rks_stat
     /* The commit refuses another schema; its columns may not hold what is measured. */
     bool other = b->schema != NULL &&
                  strcmp(rks_schema_text(b->schema), rks_schema_text(b->base->schema)) != 0;
+    if (!other)
+        tell_other_lengths(b, &recorded);
     if (o->length == NULL && o->length_fn == NULL && !other) {
         o->length = recorded.name;
         o->length_unit = recorded.unit != 0 ? recorded.unit : o->length_unit;

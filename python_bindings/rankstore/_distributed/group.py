@@ -255,7 +255,8 @@ def _milliseconds(name: str, seconds: float) -> int:
 def _open(group: Any, rank: int | None, world: int | None, setting: _Setting) -> Group:
     options = setting.options
     if (rank is not None or world is not None) and not hasattr(group, "multi_get"):
-        raise ArgumentError("rank= and world= are only for a torch store, as in init(store, rank=0, world=2); launchers tell them by themselves")
+        raise ArgumentError("rank= and world= are only for a torch store, as in init(store, rank=0, world=2); launchers tell them by "
+                            "themselves")
     if group is None:
         return _detect(setting)
     if group == "solo":
