@@ -101,6 +101,22 @@ uint8_t *shards_load(const char *directory, const char *file, size_t *size)
     return bytes;
 }
 
+void shards_same(const char *one, const char *other, const char *name)
+{
+    static const char *const endings[] = {"rks", "sums", "json"};
+    for (size_t i = 0; i < 3; i++) {
+        size_t one_size = 0, other_size = 0;
+        char file[256];
+        snprintf(file, sizeof(file), "%s.%s", name, endings[i]);
+        uint8_t *of_one = shards_load(one, file, &one_size);
+        uint8_t *of_other = shards_load(other, file, &other_size);
+        assert_int_equal(one_size, other_size);
+        assert_memory_equal(of_one, of_other, one_size);
+        free(of_one);
+        free(of_other);
+    }
+}
+
 void shards_flip(const char *directory, const char *file, size_t at, uint8_t bits)
 {
     char *path = join(directory, file, "");

@@ -58,6 +58,8 @@ bool shards_payload_right(const shards_recipe *recipe, const rks_schema *schema,
 
 /* Whole files, for damaging them. *size may be NULL. free() the bytes. */
 uint8_t *shards_load(const char *directory, const char *file, size_t *size);
+/* Both directories have the same three files of the shard. */
+void shards_same(const char *one, const char *other, const char *name);
 /* Changes bits of one byte where it lies. */
 void shards_flip(const char *directory, const char *file, size_t at, uint8_t bits);
 void shards_store(const char *directory, const char *file, const void *bytes, size_t size);

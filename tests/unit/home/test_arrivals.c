@@ -94,20 +94,7 @@ static bool has_file(const char *name, const char *ending)
 
 static void check_whole(const char *name)
 {
-    char *one = NULL, *other = NULL;
-    size_t one_size = 0, other_size = 0;
-    static const char *const endings[] = {"rks", "sums", "json"};
-    for (size_t i = 0; i < 3; i++) {
-        assert_ok(rks_file_load(file_of(local, name, endings[i]), 64 << 20, &one, &one_size, &err),
-                  &err);
-        assert_ok(rks_file_load(file_of(home_directory, name, endings[i]), 64 << 20, &other,
-                                &other_size, &err),
-                  &err);
-        assert_int_equal(one_size, other_size);
-        assert_memory_equal(one, other, one_size);
-        rks_free(one);
-        rks_free(other);
-    }
+    shards_same(home_directory, local, name);
     assert_false(has_file(name, "arriving"));
     assert_false(has_file(name, "pieces"));
     assert_false(has_file(name, "manifest"));
