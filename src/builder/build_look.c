@@ -41,18 +41,17 @@ static rks_status inherit_counts(rks_build_state *b, rks_error *err)
 }
 
 /* An append may measure otherwise, as a tokenizer of its own does. Plans then mix both. */
-static void tell_other_lengths(const rks_build_state *b, const rks_recorded_length *recorded)
+static void tell_other_lengths(const rks_build_state *b, const rks_recorded_length *recorded,
+                               const char *key)
 {
     const rks_build_options *o = &b->options;
-    char words[RKS_LENGTH_WORDS];
-    const char *key = json_string_value(json_object_get(b->base_options, "key"));
+    char words[RKS_LENGTH_WORDS], unit[16] = "";
     const char *name = rks_recorded_length_name(recorded, b->base->schema, key);
-    const bool same = o->length != NULL && name != NULL && strcmp(o->length, name) == 0 &&
-                      (recorded->unit == 0 || recorded->unit == o->length_unit);
-    if (o->length == NULL || same || rks_group_rank(b->group) != 0)
+    if (o->length == NULL || rks_group_rank(b->group) != 0 ||
+        (name != NULL && strcmp(o->length, name) == 0 &&
+         (recorded->unit == 0 || recorded->unit == o->length_unit)))
         return;
     rks_dataset_length_words(b->base, words);
-    char unit[16] = "";
     if (o->length_unit > 1)
         snprintf(unit, sizeof(unit), " / %" PRIu32, o->length_unit);
     rks_log(
@@ -89,7 +88,7 @@ static rks_status inherit(rks_build_state *b, const rks_agreed *agreed, rks_stat
     bool other = b->schema != NULL &&
                  strcmp(rks_schema_text(b->schema), rks_schema_text(b->base->schema)) != 0;
     if (!other)
-        tell_other_lengths(b, &recorded);
+        tell_other_lengths(b, &recorded, key);
     if (o->length == NULL && o->length_fn == NULL && !other) {
         o->length = recorded.name;
         o->length_unit = recorded.unit != 0 ? recorded.unit : o->length_unit;

@@ -60,8 +60,8 @@ void rks_home_file_below(const char *directory, char **folder, char **home)
     for (int seen = 0; stream != NULL && seen < FOLDERS_MOST && *home == NULL &&
                        (entry = readdir(stream)) != NULL;
          seen++) {
-        char *path =
-            entry->d_name[0] == '.' ? NULL : rks_format(NULL, "%s/%s", directory, entry->d_name);
+        const bool may_be = entry->d_name[0] != '.' && entry->d_type != DT_REG;
+        char *path = may_be ? rks_format(NULL, "%s/%s", directory, entry->d_name) : NULL;
         if (path != NULL && rks_home_file_read(path, home, NULL) == RKS_OK && *home != NULL)
             *folder = path;
         else

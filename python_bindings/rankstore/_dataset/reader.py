@@ -248,12 +248,12 @@ class OpenSamples(_Items):
     def source_of(self, ids: Any) -> Any:
         """Return each sample id's source as its number in `sources`: uint16[n]. ids: as in `Batch.ids`. IndexError: there is no such id."""
         import numpy
-        firsts, wanted = [one.first for one in self.sources], numpy.asarray(ids, numpy.int64)
-        end = self.sources[-1].first + self.sources[-1].samples
+        sources, wanted = self.sources, numpy.asarray(ids, numpy.int64)
+        end = sources[-1].first + sources[-1].samples
         outside = wanted[(wanted < 0) | (wanted >= end)]
         if len(outside) > 0:
             raise IndexError(f"source_of: there is no sample id {outside[0]}; ids are 0 to {end - 1}")
-        return (numpy.searchsorted(firsts, wanted, side="right") - 1).astype(numpy.uint16)
+        return (numpy.searchsorted([one.first for one in sources], wanted, side="right") - 1).astype(numpy.uint16)
 
     # ---- what the index holds of all samples
 
